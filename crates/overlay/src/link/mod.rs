@@ -38,6 +38,7 @@ pub use live::LinkChange;
 pub(crate) use packet::{CONTROL, Packet, RxPacketInfo, STREAM, is_stale, remaining_ms};
 pub use report::{DownCause, LinkReport};
 pub use scheduler::Progress;
+pub use service::Class;
 use service::{LinkContext, LinkService, Sent, Services};
 pub use session::Session;
 use stats::Tally;
@@ -161,8 +162,8 @@ pub struct Link {
     has_moved: bool,
     /// Uplink by which everything leaves.
     uplink: UplinkId,
-    /// Whether the uplink had no room when the link sent last: nothing is due before it has.
-    blocked: bool,
+    /// For what the uplink had no room when the link sent last: nothing is due before it has.
+    blocked: Option<Class>,
     place: address::State,
     monitor: LinkMonitor,
     /// The highest envelope number from the neighbour's present start.
@@ -207,7 +208,7 @@ impl Link {
             local: None,
             has_moved: config.address.is_some(),
             uplink: UplinkId::default(),
-            blocked: false,
+            blocked: None,
             place: address::State::default(),
             newest: 0,
             opened: 0,
@@ -319,6 +320,12 @@ impl Link {
         self.uplink
     }
 
+    /// The first packets for which the uplink had no room when the link sent last, if it hadn't. The
+    /// urgent ones include control messages.
+    pub fn waits_for_room(&self) -> Option<Class> {
+        self.blocked
+    }
+
     /// Time until which calls count as leaving by this link, or by another on its uplink.
     pub(crate) fn calls_until(&self) -> Time {
         self.calls_until
@@ -331,7 +338,7 @@ impl Link {
 
     /// Sends everything by `uplink` from now on.
     pub(crate) fn set_uplink(&mut self, uplink: UplinkId) {
-        (self.uplink, self.blocked) = (uplink, false);
+        (self.uplink, self.blocked) = (uplink, None);
     }
 
     /// Opens and authenticates an envelope. On success its frames may be read, and [`Link::validate_path`]

@@ -154,6 +154,8 @@ pub struct LinkSnapshot {
     pub leaves_by: Option<String>,
     /// Time for which the link's uplink has taken nothing, if that is so.
     pub stalled: Option<Duration>,
+    /// Whether the link's packets wait in a queue of their own behind the interface.
+    pub own_queue: bool,
 }
 
 /// Counters of the packet thread itself.
@@ -444,6 +446,7 @@ impl PacketThread {
                 self.assure_held(now);
                 self.resume_accept(now);
                 self.uplinks.look_for_silence(now, &self.node);
+                self.look_for_own_queues(now)?;
                 self.look_for_hosts(now);
                 self.log_troubles(now);
                 self.node.flush(now);
@@ -452,7 +455,9 @@ impl PacketThread {
             self.hand_out_echoes();
             self.log_notices();
             self.flush()?;
-            self.assign_uplinks();
+            if self.assign_uplinks() {
+                self.flush()?;
+            }
             while self.resume_held() {
                 self.flush()?;
             }
@@ -552,6 +557,7 @@ impl PacketThread {
             no_carrier: self.uplinks.without_carrier(id, link).map(|(name, _)| name.clone()),
             leaves_by: self.uplinks.elsewhere(id).map(|elsewhere| elsewhere.by.clone()),
             stalled: self.uplinks.stalled(id, link).map(|since| clock::now().since(since)),
+            own_queue: self.uplinks.own_queues.waits_alone(id),
         }
     }
 
@@ -604,6 +610,7 @@ impl PacketThread {
         let at = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
         let at = at.min(self.uplinks.next_hops.look_at()).min(self.hosts.look_at());
+        let at = at.min(self.uplinks.own_queues.look_at());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
         let at = at.min(self.rates.next_timeout()).min(self.look_for_troubles_at());
         let at = self.ends.map_or(at, |ends| at.min(ends));

@@ -70,6 +70,8 @@ pub struct Uplink {
     wake: usize,
     /// Whether the kernel has refused a datagram for want of room since [`Uplink::was_full`].
     full: bool,
+    /// Time since the socket was full, if it has not been nearly empty since when looked at.
+    busy_since: Option<Time>,
     stats: UplinkStats,
 }
 
@@ -85,8 +87,24 @@ impl Uplink {
             told: 0,
             wake: 0,
             full: false,
+            busy_since: None,
             stats: UplinkStats::default(),
         }
+    }
+
+    /// Lets the socket hold the least at first: what is behind it may be slow.
+    pub fn cautious(mut self) -> Uplink {
+        self.buffer.limit = LEAST_LIMIT;
+        self
+    }
+
+    /// Sets whether the kernel says that it drops a datagram at once because a queue is full.
+    pub fn report_drops(&self, on: bool) -> io::Result<()> {
+        match self.v6 {
+            true => setsockopt(&self.socket, sockopt::Ipv6RecvErr, &on)?,
+            false => setsockopt(&self.socket, sockopt::Ipv4RecvErr, &on)?,
+        }
+        Ok(())
     }
 
     /// Whether the kernel has refused a datagram for want of room since the last call. Handshakes
@@ -110,12 +128,20 @@ impl Uplink {
         self.buffer.limit > FIRST_LIMIT
     }
 
+    /// Time since the socket was full, if it has not been nearly empty since when looked at: its
+    /// device is slower than what is sent, or hangs.
+    pub fn busy_since(&mut self) -> Option<Time> {
+        let queued = self.queued();
+        self.busy_since = self.busy_since.filter(|_| queued * 4 > self.buffer.limit);
+        self.busy_since
+    }
+
     /// Bytes that the uplink accepts after it was given `given` bytes; 0 means that it waits to
     /// become writable.
     pub fn room(&mut self, now: Time, given: usize) -> usize {
         let queued = self.queued();
         self.buffer.given(now, given, queued);
-        let room = self.rest(queued);
+        let room = self.rest(now, queued);
         self.stats.blocked += u64::from(room == 0);
         room
     }
@@ -124,17 +150,28 @@ impl Uplink {
     pub fn writable(&mut self, now: Time) -> usize {
         let queued = self.queued();
         self.buffer.drained(now, queued);
-        self.rest(queued)
+        self.rest(now, queued)
     }
 
-    fn queued(&self) -> usize {
+    /// Bytes that wait in the socket, in the kernel's count.
+    pub fn queued(&self) -> usize {
         mmsg::unread(self.socket.as_fd()).unwrap_or(0)
     }
 
+    /// Whether nothing waits in the socket. The kernel counts one byte more for a moment.
+    pub fn is_empty(&self) -> bool {
+        self.queued() <= 1
+    }
+
     /// Room beside `queued` bytes, unless the kernel would say that the socket is not writable.
-    fn rest(&mut self, queued: usize) -> usize {
+    fn rest(&mut self, now: Time, queued: usize) -> usize {
         self.tell();
-        if queued + 1 < self.wake { self.buffer.limit.saturating_sub(queued).max(1) } else { 0 }
+        if queued + 1 >= self.wake {
+            self.busy_since.get_or_insert(now);
+            return 0;
+        }
+        self.busy_since = self.busy_since.filter(|_| queued * 4 > self.buffer.limit);
+        self.buffer.limit.saturating_sub(queued).max(1)
     }
 
     /// Makes the socket writable while less than three quarters of the limit wait in it. The kernel

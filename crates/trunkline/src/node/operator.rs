@@ -460,6 +460,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         no_carrier: link.no_carrier.clone(),
         leaves_by: link.leaves_by.clone(),
         stalled_s: link.stalled.map(|time| time.as_secs_f64()),
+        own_queue: link.own_queue,
     }
 }
 

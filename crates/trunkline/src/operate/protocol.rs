@@ -437,6 +437,9 @@ pub struct Link {
     /// Time for which the interface that the link leaves by has taken nothing, in seconds; `null` if
     /// it takes packets.
     pub stalled_s: Option<f64>,
+    /// Whether the link's packets wait in a queue of their own behind the interface, so that it has
+    /// a socket of its own.
+    pub own_queue: bool,
 }
 
 /// The kernel's refusals to send packets of one link.

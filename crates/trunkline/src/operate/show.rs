@@ -256,6 +256,8 @@ fn refusal(l: &Link) -> String {
         format!("{interface} has no carrier")
     } else if let Some(next_hop) = l.silent_next_hop {
         format!("{next_hop} doesn't answer ARP or neighbour discovery")
+    } else if stalls && l.own_queue {
+        "the interface takes nothing for this address".into()
     } else if stalls {
         "the interface takes nothing".into()
     } else if let Some(error) = error {

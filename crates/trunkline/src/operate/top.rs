@@ -420,6 +420,7 @@ mod tests {
             no_carrier: None,
             leaves_by: None,
             stalled_s: None,
+            own_queue: false,
             goodbyes: 0,
             bytes_in,
             bytes_out: 0,

@@ -18,6 +18,11 @@ fn a_slow_uplink_costs_no_other() {
 }
 
 #[apply(on_time)]
+fn a_queue_per_next_hop_costs_that_one_alone() {
+    passes("net/20-queue-per-next-hop");
+}
+
+#[apply(on_time)]
 fn a_node_answers_from_the_address_that_was_spoken_to() {
     passes("net/03-source-address");
 }

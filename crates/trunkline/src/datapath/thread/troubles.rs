@@ -34,6 +34,8 @@ enum Trouble {
     Silent(IpAddr),
     /// The interface takes nothing.
     Stalled,
+    /// Behind the interface they wait in a queue of their own, which takes nothing.
+    StalledAlone,
     /// They leave by another interface than the one that has their source.
     Elsewhere(Elsewhere),
 }
@@ -148,7 +150,8 @@ impl PacketThread {
         }
         let stalled = uplinks.stalled(id, link);
         if let Some(since) = stalled.filter(|since| now.since(*since) >= BUSY) {
-            return Some((Trouble::Stalled, since));
+            let alone = uplinks.own_queues.waits_alone(id);
+            return Some((if alone { Trouble::StalledAlone } else { Trouble::Stalled }, since));
         }
         let error = uplinks.error_of(id).filter(|error| {
             // A full queue of an interface is no fault.
@@ -204,6 +207,14 @@ fn log(link: &Link, news: News, trouble: Option<Trouble>) {
             address,
             "the interface takes no packets: see `ip -statistics link`, and the modem that is \
              behind it"
+        ),
+        Trouble::StalledAlone => tracing::warn!(
+            neighbour,
+            path,
+            address,
+            "the interface takes no packets for this address, but others: see `tc -statistics qdisc` \
+             and `tc -statistics class show dev INTERFACE`, or whether that machine has left the \
+             radio network"
         ),
         Trouble::Elsewhere(Elsewhere { by, own }) => tracing::warn!(
             neighbour,

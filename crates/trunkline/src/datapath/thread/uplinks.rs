@@ -1,6 +1,7 @@
 //! The uplinks of a node: which link sends by which, and how far each has room.
 
 mod departures;
+mod own_queues;
 
 pub use departures::Elsewhere;
 
@@ -16,9 +17,10 @@ use crate::datapath::send_errors::{SendError, SendErrors};
 use crate::datapath::udp::Udp;
 use crate::datapath::uplink::{Output, UNUSED, Uplink, UplinkStats};
 use crate::node::config::Host;
-use departures::{Departure, NoWay};
+use departures::{Departure, NoWay, Sharing};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use own_queues::{MAX_OWN, OwnQueues};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +31,7 @@ use trunkline_overlay::link::{Link, LinkId};
 use trunkline_overlay::node::{Drained, LinkName};
 
 /// Maximum number of uplinks. Links by further interfaces share those of the listeners.
-const MAX_UPLINKS: usize = 64;
+const MAX_UPLINKS: usize = 64 + MAX_OWN;
 
 /// Maximum number of links whose route is looked up in one turn, each in some 10 µs.
 const LOOKUPS_PER_TURN: usize = 32;
@@ -69,6 +71,7 @@ pub struct Uplinks {
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
+    pub(super) own_queues: OwnQueues,
     /// The machines that packets of links are handed to.
     next_hop_of: BTreeMap<LinkId, NextHop>,
     /// Links that leave by another interface than the one that has their source.
@@ -92,6 +95,9 @@ struct Slot {
     room: usize,
     /// Time since it has had no room, if it has none.
     full_since: Option<Time>,
+    /// Whether it gets no more room until its race has ended, and whether something entered it since.
+    paused: bool,
+    disturbed: bool,
 }
 
 /// Number of the first uplink that holds a link: nothing leaves by it. Each such link has its own, so
@@ -131,6 +137,7 @@ impl Uplinks {
             own: Vec::new(),
             waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
+            own_queues: OwnQueues::new(),
             next_hop_of: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
             dead: BTreeMap::new(),
@@ -140,8 +147,8 @@ impl Uplinks {
             past: UplinkStats::default(),
         };
         for (listener, socket) in sockets.iter().enumerate() {
-            let departure =
-                Departure { listener, interface: 0, egress: Egress::default(), silent: false };
+            let (egress, sharing) = (Egress::default(), Sharing::Links);
+            let departure = Departure { listener, interface: 0, egress, sharing };
             uplinks.add(socket.uplink()?, departure, arena);
         }
         uplinks.look_at_own(sockets);
@@ -158,10 +165,13 @@ impl Uplinks {
         let free = self.slots.iter().position(Option::is_none);
         let i = free.unwrap_or(self.slots.len());
         let now = clock::now();
-        let (id, room) = (UplinkId(i as u16 + 1), uplink.room(now, 0));
+        let paused = self.own_queues.races(departure.sharing);
+        // A packet is enough for a race.
+        let (id, room) = (UplinkId(i as u16 + 1), if paused { 1 } else { uplink.room(now, 0) });
         arena.set_room(id, room);
         arena.set_offload(id, uplink.offloads());
-        let slot = Some(Slot { uplink, departure, room, full_since: None });
+        let slot =
+            Some(Slot { uplink, departure, room, full_since: None, paused, disturbed: false });
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
@@ -211,7 +221,9 @@ impl Uplinks {
     pub fn stalled(&self, id: LinkId, link: &Link) -> Option<Time> {
         let awaited = self.next_hops.awaited_by(id).map(|(_, since)| since);
         let awaited = awaited.or_else(|| Some(self.without_carrier(id, link)?.1));
-        awaited.or_else(|| self.full_since(link.uplink()))
+        // A link that races waits for the uplink that it shares with others.
+        let shared = self.own_queues.raced_for_by(id);
+        awaited.or_else(|| self.full_since(shared.unwrap_or(link.uplink())))
     }
 
     /// Time since `uplink` has had no room, if it has none.
@@ -230,7 +242,7 @@ impl Uplinks {
 
     /// Whether `uplink` is for next hops that don't answer.
     pub(super) fn is_for_silent(&self, uplink: UplinkId) -> bool {
-        self.slot(uplink).is_some_and(|slot| slot.departure.silent)
+        self.slot(uplink).is_some_and(|slot| slot.departure.sharing == Sharing::Silent)
     }
 
     /// Takes an uplink that has room again for one that doesn't stall.
@@ -253,7 +265,7 @@ impl Uplinks {
     pub(super) fn leave_to_silent(&mut self, uplink: UplinkId) {
         let Some(i) = uplink.0.checked_sub(1).map(usize::from) else { return };
         if let Some(Some(slot)) = self.slots.get_mut(i) {
-            slot.departure.silent = true;
+            slot.departure.sharing = Sharing::Silent;
         }
     }
 
@@ -269,7 +281,7 @@ impl Uplinks {
         let local = link.local();
         let name = name_of(link);
         let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
-        let (departure, way) = match self.departure((&wanted, local), to) {
+        let (mut departure, way) = match self.departure((&wanted, local), to) {
             Ok(found) => found,
             Err(NoWay::Family) => return UplinkId::default(),
             Err(NoWay::Held(errno)) => return self.hold(id, errno, arena),
@@ -282,6 +294,9 @@ impl Uplinks {
         if let Some(elsewhere) = Self::elsewhere_by(&wanted, departure.interface) {
             self.elsewhere.insert(id, elsewhere);
         }
+        if departure.sharing == Sharing::Links && self.own_queues.is_apart(id) && way.is_some() {
+            departure.sharing = Sharing::Own(id);
+        }
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
             return UplinkId(i as u16 + 1);
@@ -292,7 +307,7 @@ impl Uplinks {
             return shared;
         }
         let added = sockets[departure.listener].sibling();
-        added.map_or(shared, |uplink| self.add(uplink, departure, arena))
+        added.map_or(shared, |uplink| self.add(self.careful(uplink, departure), departure, arena))
     }
 
     /// The uplink of the link `id`, of which nothing may leave.
@@ -318,6 +333,7 @@ impl Uplinks {
     /// Forgets what is known of a link that is gone, or leads nowhere any more.
     fn forget(&mut self, id: LinkId) {
         self.forget_path(id);
+        self.own_queues.forget(id);
         self.output.errors.forget(id);
     }
 
@@ -330,7 +346,9 @@ impl Uplinks {
             }
         }
         for (slot, used) in self.slots.iter_mut().zip(&used[1..]).skip(self.listeners.len()) {
-            if let Some(closed) = slot.take_if(|_| !used) {
+            // All links of one that is raced for may race.
+            let is_raced = |s: &Slot| s.paused && s.departure.sharing == Sharing::Links;
+            if let Some(closed) = slot.take_if(|slot| !used && !is_raced(slot)) {
                 self.past = self.past.plus(closed.uplink.stats());
             }
         }
@@ -371,6 +389,7 @@ impl Uplinks {
                 Some((slot, egress)) => {
                     self.output.egress = egress;
                     slot.uplink.send(&mut self.output, arena, part);
+                    slot.disturbed = true;
                     if slot.uplink.was_full() {
                         slot.full_since.get_or_insert(now);
                         self.next_hops.stalled(now);
@@ -420,23 +439,17 @@ impl Uplinks {
             let id = UplinkId(i + 1);
             let Some(slot) = slot else { continue };
             let is_due = arena.is_wanted(id) || lowers && slot.uplink.is_raised();
-            if slot.room == 0 || !is_due {
+            if slot.room == 0 || slot.paused || !is_due {
                 continue;
             }
-            slot.room = slot.uplink.room(now, slot.room - arena.room(id));
-            arena.set_room(id, slot.room);
-            arena.set_offload(id, slot.uplink.offloads());
+            slot.renew(now, (id, slot.room - arena.room(id)), arena, epoll)?;
             any |= slot.room > 0;
             if slot.uplink.is_raised() {
                 self.lower_at = self.lower_at.min(now + UNUSED);
             }
             if slot.room == 0 {
-                slot.full_since = Some(now);
                 self.next_hops.stalled(now);
-                // A socket that epoll knows costs a twentieth of the time of a packet, whatever it
-                // is watched for: the kernel looks for waiters after each.
-                let event = EpollEvent::new(EpollFlags::EPOLLOUT, token::UPLINK | u64::from(i));
-                epoll.add(slot.uplink.as_fd(), event)?;
+                self.own_queues.stalled(now);
             }
         }
         Ok(any)
@@ -452,7 +465,8 @@ impl Uplinks {
     ) -> io::Result<()> {
         let slot = self.slots.get_mut(usize::from(i)).and_then(Option::as_mut);
         // A slot that was closed and opened again since then isn't watched.
-        let Some(slot) = slot.filter(|slot| slot.room == 0) else { return Ok(()) };
+        let slot = slot.filter(|slot| slot.room == 0 && !slot.paused);
+        let Some(slot) = slot else { return Ok(()) };
         slot.room = slot.uplink.writable(now);
         arena.set_room(UplinkId(i + 1), slot.room);
         if slot.uplink.is_raised() {
@@ -461,6 +475,30 @@ impl Uplinks {
         if slot.room > 0 {
             slot.full_since = None;
             epoll.delete(slot.uplink.as_fd())?;
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// Renews its room as uplink `id` after it was given `given` bytes; without room, it is watched
+    /// until it is writable.
+    fn renew(
+        &mut self,
+        now: Time,
+        (id, given): (UplinkId, usize),
+        arena: &mut TxArena,
+        epoll: &Epoll,
+    ) -> io::Result<()> {
+        self.room = self.uplink.room(now, given);
+        arena.set_room(id, self.room);
+        arena.set_offload(id, self.uplink.offloads());
+        if self.room == 0 {
+            self.full_since = Some(now);
+            // A socket that epoll knows costs a twentieth of the time of a packet, whatever it
+            // is watched for: the kernel looks for waiters after each.
+            let event = EpollEvent::new(EpollFlags::EPOLLOUT, token::UPLINK | u64::from(id.0 - 1));
+            epoll.add(self.uplink.as_fd(), event)?;
         }
         Ok(())
     }
@@ -485,10 +523,12 @@ impl PacketThread {
         }
     }
 
-    /// Looks up the routes of links with a new address, or of all after a change of routes.
-    pub(super) fn assign_uplinks(&mut self) {
+    /// Looks up the routes of links with a new address, or of all after a change of routes. Returns
+    /// whether any sends by another uplink now.
+    pub(super) fn assign_uplinks(&mut self) -> bool {
+        let mut any = false;
         for _ in 0..LOOKUPS_PER_TURN {
-            let Some(id) = self.uplinks.waiting.pop_first() else { return };
+            let Some(id) = self.uplinks.waiting.pop_first() else { break };
             let link = self.node.node().link(id);
             let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
                 self.uplinks.forget(id);
@@ -503,8 +543,15 @@ impl PacketThread {
             self.uplinks.output.errors.lead(id, &name, (uplink, address));
             if uplink != before {
                 self.node.set_uplink(id, uplink);
+                any = true;
             }
         }
+        any
+    }
+
+    /// Finds links whose packets wait in a queue of their own.
+    pub(super) fn look_for_own_queues(&mut self, now: Time) -> io::Result<()> {
+        self.uplinks.look_for_own_queues(now, &self.node, (&mut self.arena, &self.epoll))
     }
 
     /// Whether routes remain to be looked up.

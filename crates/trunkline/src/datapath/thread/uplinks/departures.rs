@@ -7,6 +7,7 @@ use crate::datapath::routes::{Routes, Way};
 use nix::net::if_::{if_indextoname, if_nametoindex};
 use std::net::{IpAddr, SocketAddr};
 use trunkline_overlay::arena::LocalAddress;
+use trunkline_overlay::link::LinkId;
 
 /// The properties that distinguish an uplink from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,8 +17,20 @@ pub(super) struct Departure {
     /// Index of the interface by which its packets leave; 0 if they may leave by any.
     pub(super) interface: u32,
     pub(super) egress: Egress,
-    /// Whether it is for next hops that don't answer: what waits for one holds up the others.
-    pub(super) silent: bool,
+    pub(super) sharing: Sharing,
+}
+
+/// The links whose packets leave by an uplink: what waits in it holds up all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sharing {
+    /// All that leave so, except for the others here.
+    Links,
+    /// Those whose next hops don't answer.
+    Silent,
+    /// One whose packets wait in a queue of their own, or may do so.
+    Own(LinkId),
+    /// None any more: their packets may leave while what waits in it doesn't.
+    Left,
 }
 
 /// Why a link has no uplink to leave by.
@@ -107,7 +120,8 @@ impl Uplinks {
         }
         let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
         let interface = way.map_or(0, |way| way.interface);
-        Ok((Departure { listener, interface, egress, silent }, way))
+        let sharing = if silent { Sharing::Silent } else { Sharing::Links };
+        Ok((Departure { listener, interface, egress, sharing }, way))
     }
 
     /// The address that `listener` is bound to, if it is a single one.
@@ -151,7 +165,6 @@ mod tests {
     use crate::datapath::record;
     use crate::datapath::udp::Udp;
     use nix::sys::epoll::{Epoll, EpollCreateFlags};
-    use trunkline_overlay::link::LinkId;
 
     /// The uplinks of a node that listens at `listen`.
     fn uplinks(listen: &str) -> Uplinks {
