@@ -347,8 +347,14 @@ impl Buffer {
             (self.most, self.most_since) = (0, now);
         }
         let left = waited.saturating_sub(queued);
-        self.limit = self.limit.max(bytes_in_time(left, took));
+        self.raise(left, took);
         self.seen = (now, queued);
+    }
+
+    /// Raises the limit if `left` bytes have left in `took`. A slow device may take a few packets at
+    /// once, after which its rate remains to be seen.
+    fn raise(&mut self, left: usize, took: Duration) {
+        self.limit = self.limit.max(bytes_in_time(left, took.max(MEASURED)));
     }
 
     /// Adjusts the limit when `queued` bytes wait in a socket that had no room.
@@ -357,7 +363,7 @@ impl Buffer {
         let (left, took) = (before.saturating_sub(queued), now.since(at));
         self.seen = (now, queued);
         if queued == 0 {
-            self.limit = self.limit.max(bytes_in_time(left, took));
+            self.raise(left, took);
             return;
         }
         self.left += left;
@@ -420,6 +426,18 @@ mod tests {
             let (_, busy) = fill(&mut buffer, rate, Time::from_millis(4_000));
             assert!(busy > 0.9, "the device idled at {rate} bytes/s again: {busy}");
         }
+    }
+
+    /// A token bucket (tbf) lets two packets through at once.
+    #[test]
+    fn a_burst_does_not_make_a_slow_device_fast() {
+        let (mut buffer, now) = (Buffer::new(Time::ZERO), Time::from_millis);
+        buffer.limit = LEAST_LIMIT;
+        buffer.given(now(1_000), 0, 0);
+        buffer.given(now(1_000) + Duration::from_micros(50), LEAST_LIMIT, 0);
+        assert!(buffer.limit <= 4 * LEAST_LIMIT, "{}", buffer.limit);
+        buffer.drained(now(1_001), 0);
+        assert!(buffer.limit <= 4 * LEAST_LIMIT, "{}", buffer.limit);
     }
 
     /// A transfer fills a fast device, and only calls remain, of 40 kB/s.

@@ -111,10 +111,28 @@ slow() {
     tc -n 1 qdisc del dev eth0 root
 }
 
-for part in ${PARTS:-4 6 256kbit 2mbit}; do
+# one_queue RATE: the interface has that rate, and one queue.
+one_queue() {
+    echo "-- the interface has $1 and one queue"
+    tc -n 1 qdisc add dev eth0 root tbf rate "$1" burst 3kb limit 4mb
+    begin 10.8.0.
+    flow 1 3 12 --calls 3 >other & local other=$!
+    sleep 2
+    bulk 4 8 >further & local further=$!
+    bulk 2 8 >bulk
+    wait $other $further
+    echo "calls beside bulk to two others: $(cat other)"
+    control "it is too much for the interface" above "$(missed bulk)" 20
+    right "calls beside bulk to two others miss little" below "$(missed other)" 1
+    finish
+    tc -n 1 qdisc del dev eth0 root
+}
+
+for part in ${PARTS:-4 6 256kbit 2mbit one}; do
     case $part in
         4) hung 10.8.0. ;;
         6) hung fd08:: ;;
+        one) one_queue 2mbit ;;
         *) slow $part ;;
     esac
 done
