@@ -38,6 +38,10 @@ const LONGEST_POLL: Duration = Duration::from_millis(10);
 /// one queue is likely, and while it doesn't, since the interface takes nothing.
 const SLOW_RACE: Duration = Duration::from_millis(25);
 const LONGEST_RACE: Duration = Duration::from_secs(1);
+/// Interval between two looks after which a result may be missed, and how often links race again at
+/// once after that.
+const LATE: Duration = Duration::from_millis(8);
+const MISSES: u32 = 8;
 /// Time for which links that raced in vain don't do so again; it doubles each time.
 const REST: Duration = Duration::from_secs(1);
 /// Time within which the socket of a link is empty once if its packets do leave.
@@ -81,6 +85,8 @@ enum Apart {
 #[derive(Debug)]
 struct Race {
     began: Time,
+    /// Time of the last look at it.
+    looked: Time,
     /// Bytes that waited in the shared socket then.
     queued: usize,
 }
@@ -93,6 +99,8 @@ enum Outcome {
     Won(Vec<LinkId>),
     /// One queue is likely, or nothing leaves at all.
     Lost,
+    /// Everything had left when this process came to look.
+    Missed,
     /// A packet entered the shared socket meanwhile, or no link shares it any more.
     Void,
 }
@@ -103,6 +111,8 @@ struct Past {
     /// Races in vain, and since when it may race again.
     lost: u32,
     rests_until: Time,
+    /// Races whose result was missed.
+    missed: u32,
     /// How often it was suspected, and how often its packets did wait.
     suspected: u32,
     waited: u32,
@@ -219,6 +229,17 @@ impl OwnQueues {
         }
     }
 
+    /// Lets links race again at once whose result was missed, unless that happens too often.
+    fn miss(&mut self, now: Time, links: &[LinkId]) {
+        for link in links {
+            let past = self.past(now, *link);
+            past.missed += 1;
+            if past.missed > MISSES {
+                self.rest(now, [*link].into_iter());
+            }
+        }
+    }
+
     /// Whether `link` needs no socket of its own as soon as that is empty.
     fn is_believed(&self, link: LinkId) -> bool {
         self.past.get(&link).is_none_or(|past| past.waited == 0 && past.suspected <= DOUBTS)
@@ -298,7 +319,7 @@ impl Uplinks {
             return Ok(());
         }
         let Some(queued) = self.pause(uplink, arena, epoll)? else { return Ok(()) };
-        self.own_queues.races.insert(uplink, Race { began: now, queued });
+        self.own_queues.races.insert(uplink, Race { began: now, looked: now, queued });
         self.join(now, uplink, chosen);
         Ok(())
     }
@@ -330,7 +351,11 @@ impl Uplinks {
     ) -> io::Result<()> {
         let Some(race) = self.own_queues.races.get(&uplink) else { return Ok(()) };
         let began = race.began;
-        match self.result(now, uplink, node, arena) {
+        let result = self.result(now, uplink, node, arena);
+        if let Some(race) = self.own_queues.races.get_mut(&uplink) {
+            race.looked = now;
+        }
+        match result {
             Outcome::Open => {
                 let more = self.own_queues.choose(now, waiting);
                 self.join(now, uplink, more);
@@ -340,11 +365,14 @@ impl Uplinks {
             Outcome::Won(winners) => {
                 self.split(now, (uplink, &winners), node, (arena, epoll))?;
             }
-            result => {
+            result @ (Outcome::Lost | Outcome::Missed | Outcome::Void) => {
                 let racers = self.own_queues.racers(uplink);
-                if result == Outcome::Lost {
-                    let others = waiting.urgent.iter().chain(&waiting.shared).copied();
-                    self.own_queues.rest(now, racers.iter().copied().chain(others));
+                let others = waiting.urgent.iter().chain(&waiting.shared);
+                let all: Vec<_> = racers.iter().chain(others).copied().collect();
+                match result {
+                    Outcome::Missed => self.own_queues.miss(now, &all),
+                    Outcome::Lost => self.own_queues.rest(now, all.into_iter()),
+                    _ => {}
                 }
                 self.own_queues.races.remove(&uplink);
                 self.bring_back(&racers);
@@ -365,8 +393,9 @@ impl Uplinks {
         // The shared socket is looked at last: it can only become emptier.
         let Some(left) = self.undisturbed(uplink) else { return Outcome::Void };
         let longest = if left < race.queued { SLOW_RACE } else { LONGEST_RACE };
+        let late = now.since(race.looked) > LATE && !winners.is_empty();
         if left * 4 <= race.queued {
-            Outcome::Lost
+            if late { Outcome::Missed } else { Outcome::Lost }
         } else if !winners.is_empty() {
             Outcome::Won(winners)
         } else if now.since(race.began) >= longest {
@@ -450,7 +479,8 @@ impl Uplinks {
                 Apart::Waits(_) if !empty => Some(Apart::Waits(None)),
                 Apart::Waits(since) => {
                     let since = since.unwrap_or(now);
-                    let stay = STAY * (1 << queues.past(now, id).waited.clamp(1, DOUBLES + 1) - 1);
+                    let times = queues.past(now, id).waited.clamp(1, DOUBLES + 1);
+                    let stay = STAY * (1 << (times - 1));
                     (now.since(since) < stay).then_some(Apart::Waits(Some(since)))
                 }
             };
