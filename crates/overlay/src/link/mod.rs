@@ -19,7 +19,7 @@ mod session;
 mod stats;
 mod turns;
 
-use crate::arena::{Ends, LocalAddress, TxArena, UplinkId};
+use crate::arena::{Ends, LocalAddress, OwnAddresses, TxArena, UplinkId};
 use crate::counters::DropReason;
 use crate::identity::PublicKey;
 use crate::monitor::{self, LinkMonitor, LinkTotals, Liveness, Quality};
@@ -157,6 +157,8 @@ pub struct Link {
     address: Option<SocketAddr>,
     /// Where the neighbour began the present session.
     local: Option<LocalAddress>,
+    /// The addresses of this node that its paths use, if it is bound to some.
+    own: Option<OwnAddresses>,
     /// Whether `address` or `local` may have changed since the last call of [`Link::take_moved`].
     has_moved: bool,
     /// Uplink by which everything leaves.
@@ -205,6 +207,7 @@ impl Link {
             seal,
             address: config.address,
             local: None,
+            own: None,
             has_moved: config.address.is_some(),
             uplink: UplinkId::default(),
             blocked: false,
@@ -368,7 +371,7 @@ impl Link {
                 if !first {
                     self.tally.restart();
                 }
-                if !self.is_sealed() {
+                if !self.is_sealed() && self.is_bound_to(&ends) {
                     self.set_local(ends.local);
                 }
                 self.fresh = true;
@@ -543,6 +546,7 @@ impl Link {
         let died = self.monitor.check(now);
         if died {
             self.set_local(None);
+            self.forget_astray();
             self.tally.down();
             self.services.iter_mut().for_each(LinkService::outage);
             self.seal.doubt_peer();

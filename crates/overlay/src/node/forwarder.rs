@@ -6,7 +6,7 @@ use super::streams::StreamState;
 use super::streams::StreamStats;
 use super::trunks::Trunks;
 use super::{Access, Command, Config, Drained, Sink, Start, Timer};
-use crate::arena::{Ends, RxDatagram, TxArena, UplinkId};
+use crate::arena::{Ends, OwnAddresses, RxDatagram, TxArena, UplinkId};
 use crate::counters::{DropReason, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{self, DownCause, Link, LinkId, LinkReport, Packet, Progress};
@@ -505,6 +505,13 @@ impl Forwarder {
         }
         if let Some(link) = self.links.get_mut(link) {
             link.set_uplink(uplink);
+        }
+    }
+
+    /// Binds a link to own addresses, or to none.
+    pub(super) fn bind_link(&mut self, link: LinkId, own: Option<OwnAddresses>) {
+        if let Some(link) = self.links.get_mut(link) {
+            link.bind(own);
         }
     }
 
