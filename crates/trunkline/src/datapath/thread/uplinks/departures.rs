@@ -78,14 +78,15 @@ impl Uplinks {
         let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
         let local = local.filter(|_| egress.source.is_none());
         let spoken = local.and_then(|local| Some((self.listener_of(local)?, local.ip)));
-        let mut way = self.way(to, egress);
+        let first = listener;
+        let mut way = self.way(listener, to, egress);
         let usual = way.and_then(|way| way.source);
         let mut theirs = None;
         if let Some((spoken, own)) = spoken {
             listener = spoken;
             // The kernel may choose the same address for as long as its routes stay.
             let source = own.filter(|_| own != usual);
-            theirs = source.and_then(|_| self.way(to, Egress { source, ..egress }));
+            theirs = source.and_then(|_| self.way(spoken, to, Egress { source, ..egress }));
             if theirs.is_some() || self.routes.is_none() {
                 (egress.source, way) = (source, theirs.or(way));
             }
@@ -98,8 +99,8 @@ impl Uplinks {
         if source.is_some_and(|source| !self.is_here(source)) {
             return Err(NoWay::Held(libc::EADDRNOTAVAIL));
         }
-        if source != asked && theirs.is_none() {
-            way = self.way(to, Egress { source, ..egress });
+        if (source != asked || listener != first) && theirs.is_none() {
+            way = self.way(listener, to, Egress { source, ..egress });
         }
         if way.is_some_and(|way| ![0, way.interface].contains(&egress.interface)) {
             // IPv6 prefers a route to the interface that it is given.
@@ -114,6 +115,44 @@ impl Uplinks {
     fn address_of(&self, listener: usize) -> Option<IpAddr> {
         let ip = self.listeners.get(listener)?.ip();
         (!ip.is_unspecified()).then_some(ip)
+    /// Reason why nothing can arrive for a link whose neighbour has yet to call, as in errno(3): this
+    /// machine lacks its source or its interface.
+    pub(super) fn missing(&mut self, link: &LinkName) -> Option<i32> {
+        let WantedPath { source, interface, .. } = self.wanted.get(link)?.clone();
+        let lacks = |name: &String| if_nametoindex(name.as_str()).is_err();
+        if interface.as_ref().is_some_and(lacks) {
+            return Some(libc::ENODEV);
+        }
+        self.unusable(source?)
+    }
+
+    /// The own addresses that the paths of a link may use, if its section says that: its `source`, or
+    /// those of its `interface`. An interface without an address borrows that of another one, and
+    /// those of the loopback may be used on all.
+    pub(super) fn own_addresses(
+        &mut self,
+        link: &LinkName,
+        to: Option<SocketAddr>,
+    ) -> Option<OwnAddresses> {
+        let wanted = self.wanted.get(link)?;
+        if let Some(source) = wanted.source {
+            return Some(OwnAddresses::new(vec![source]));
+        }
+        let name = wanted.interface.clone()?;
+        let interface = if_nametoindex(name.as_str()).unwrap_or(0);
+        let all = self.own_by_interface.as_ref()?;
+        let of = |name: &str| all.get(name).into_iter().flatten().copied();
+        let has_none = !of(&name).any(|ip| addresses::is_routed(&ip));
+        let mut own: Vec<_> = of(&name).chain(of("lo")).collect();
+        let borrowed = to.filter(|_| interface != 0).and_then(|to| {
+            let listener = self.listener_towards(&to, None)?;
+            self.way(listener, &to, Egress { source: None, interface })
+        });
+        own.extend(borrowed.and_then(|way| way.source));
+        let is_unknown = has_none && interface != 0 && borrowed.is_none();
+        (!is_unknown).then(|| OwnAddresses::new(own))
+    }
+
     }
 
     /// Whether this machine has the address `ip`. A socket may be bound to one that it doesn't have
@@ -124,15 +163,16 @@ impl Uplinks {
         ip.is_loopback() || self.own.contains(&ip) || self.routes.as_mut().is_none_or(is_local)
     }
 
-    /// The kernel's route to `to`. Without one, nothing can be sent now, and the kernel reports the
+    /// The kernel's route from `listener` to `to`. Without one, nothing can be sent now, and the kernel reports the
     /// next change.
-    fn way(&mut self, to: &SocketAddr, egress: Egress) -> Option<Way> {
+    fn way(&mut self, listener: usize, to: &SocketAddr, egress: Egress) -> Option<Way> {
         let scope = match to {
             SocketAddr::V6(v6) => v6.scope_id(),
             SocketAddr::V4(_) => 0,
         };
         let interface = if egress.interface == 0 { scope } else { egress.interface };
-        self.routes.as_mut()?.towards(to.ip(), Egress { interface, ..egress }).ok()
+        let port = self.listeners.get(listener)?.port();
+        self.routes.as_mut()?.towards(to, port, Egress { interface, ..egress }).ok()
     }
 
     /// The other interface by which a link leaves than the one that has its configured source: the
