@@ -9,6 +9,7 @@ mod next_hops;
 mod notices;
 mod operate;
 mod rates;
+mod relisten;
 mod remote;
 mod streams;
 mod troubles;

@@ -4,6 +4,7 @@ use super::mmsg::{self, BATCH, RxBatch, RxMeta};
 use super::uplink::Uplink;
 use crate::addresses;
 use crate::clock::{self, Stamps};
+use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -51,7 +52,25 @@ pub struct Udp {
     reports_own: bool,
     /// Number of the socket, and the only own address that others can send to, if there is one.
     local: LocalAddress,
+    zone: Option<Zone>,
     stats: UdpStats,
+}
+
+/// The interface of a link-local address. A socket is bound to its index, which is another one each
+/// time that the interface is created.
+struct Zone {
+    name: String,
+    /// Index that the socket was last to be bound to.
+    index: u32,
+}
+
+impl Zone {
+    fn of(address: SocketAddr) -> Option<Zone> {
+        let SocketAddr::V6(v6) = address else { return None };
+        let index = v6.scope_id();
+        let name = (index != 0).then(|| addresses::interface_name(index))??;
+        Some(Zone { name, index })
+    }
 }
 
 /// Calls in quick succession that show a socket to be busy.
@@ -142,8 +161,36 @@ impl Udp {
             stamping: Stamping::new(),
             reports_own: false,
             local: LocalAddress { socket: 0, ip: None },
+            zone: Zone::of(address),
             stats,
         })
+    }
+
+    /// The address to bind to in place of the present one, if its interface has come back with
+    /// another index. Each such address is returned once.
+    pub fn moved_to(&mut self) -> Option<SocketAddr> {
+        let zone = self.zone.as_mut()?;
+        let index = if_nametoindex(zone.name.as_str()).ok()?;
+        let SocketAddr::V6(mut address) = self.socket.local_addr().ok()?.as_socket()? else {
+            return None;
+        };
+        if std::mem::replace(&mut zone.index, index) == index {
+            return None;
+        }
+        address.set_scope_id(index);
+        Some(address.into())
+    }
+
+    /// Takes the place of `former`, whose counters it keeps.
+    pub fn replace(&mut self, former: Udp) {
+        let receive_buffer = self.stats.receive_buffer;
+        self.stats = UdpStats { receive_buffer, ..former.stats };
+        self.local = former.local;
+    }
+
+    /// Whether segmentation offload is used.
+    pub fn offloads(&self) -> bool {
+        self.offload
     }
 
     /// Sets the number of the socket among those of the node, and the addresses of this machine

@@ -61,7 +61,7 @@ pub struct Uplinks {
     /// `None` if the system forbids questions about routes.
     routes: Option<Routes>,
     /// Address of each listener.
-    listeners: Vec<SocketAddr>,
+    pub(super) listeners: Vec<SocketAddr>,
     slots: Vec<Option<Slot>>,
     wanted: WantedPaths,
     /// Addresses of this machine.
@@ -154,9 +154,18 @@ impl Uplinks {
         all.fold(self.past, UplinkStats::plus)
     }
 
-    fn add(&mut self, mut uplink: Uplink, departure: Departure, arena: &mut TxArena) -> UplinkId {
+    fn add(&mut self, uplink: Uplink, departure: Departure, arena: &mut TxArena) -> UplinkId {
         let free = self.slots.iter().position(Option::is_none);
-        let i = free.unwrap_or(self.slots.len());
+        self.set(free.unwrap_or(self.slots.len()), uplink, departure, arena)
+    }
+
+    fn set(
+        &mut self,
+        i: usize,
+        mut uplink: Uplink,
+        departure: Departure,
+        arena: &mut TxArena,
+    ) -> UplinkId {
         let now = clock::now();
         let (id, room) = (UplinkId(i as u16 + 1), uplink.room(now, 0));
         arena.set_room(id, room);
@@ -178,6 +187,24 @@ impl Uplinks {
             let since = before.get(&index).map_or_else(clock::now, |(_, since)| *since);
             self.dead.insert(index, (name, since));
         }
+    /// Closes the uplinks of the listener `i`, of which that of its own socket is opened again.
+    pub(super) fn close_all_of(&mut self, i: usize, epoll: &Epoll) {
+        for place in &mut self.slots {
+            let Some(slot) = place.take_if(|slot| slot.departure.listener == i) else { continue };
+            self.past = self.past.plus(slot.uplink.stats());
+            if slot.room == 0 {
+                let _ = epoll.delete(slot.uplink.as_fd());
+            }
+        }
+    }
+
+    /// Makes `uplink` that of the socket of listener `i`, which has none.
+    pub(super) fn open_first(&mut self, i: usize, uplink: Uplink, arena: &mut TxArena) {
+        let egress = Egress::default();
+        let departure = Departure { listener: i, interface: 0, egress, silent: false };
+        self.set(i, uplink, departure, arena);
+    }
+
         self.own = addresses::own().unwrap_or_default();
         let routed: Vec<_> = self.own.iter().copied().filter(addresses::is_routed).collect();
         for (socket, number) in sockets.iter_mut().zip(0..) {
@@ -543,3 +570,4 @@ impl PacketThread {
         self.uplinks.writable(index as u16, now, &mut self.arena, &self.epoll)
     }
 }
+            self.listen_again();

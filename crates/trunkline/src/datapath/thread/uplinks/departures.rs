@@ -4,7 +4,7 @@ use super::{Uplinks, WantedPath};
 use crate::addresses;
 use crate::datapath::mmsg::Egress;
 use crate::datapath::routes::{Routes, Way};
-use nix::net::if_::{if_indextoname, if_nametoindex};
+use nix::net::if_::if_nametoindex;
 use std::net::{IpAddr, SocketAddr};
 use trunkline_overlay::arena::LocalAddress;
 
@@ -180,7 +180,7 @@ impl Uplinks {
     pub(super) fn elsewhere_by(wanted: &WantedPath, interface: u32) -> Option<Elsewhere> {
         let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0)?;
         let own = addresses::interface_of(source)?;
-        let by = if_indextoname(interface).ok()?.into_string().ok()?;
+        let by = addresses::interface_name(interface)?;
         (by != own).then_some(Elsewhere { by, own })
     }
 }
