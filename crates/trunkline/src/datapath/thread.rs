@@ -153,6 +153,8 @@ pub struct LinkSnapshot {
     pub no_carrier: Option<String>,
     /// Interface that the link leaves by, if it is not the one that has its source.
     pub leaves_by: Option<String>,
+    /// Own address that its packets arrive at, if the link is not bound to that.
+    pub arrives_at: Option<IpAddr>,
     /// Time for which the link's uplink has taken nothing, if that is so.
     pub stalled: Option<Duration>,
 }
@@ -552,6 +554,7 @@ impl PacketThread {
             silent_next_hop: self.uplinks.next_hops.awaited_by(id).map(|(ip, _)| ip),
             no_carrier: self.uplinks.without_carrier(id, link).map(|(name, _)| name.clone()),
             leaves_by: self.uplinks.elsewhere(id).map(|elsewhere| elsewhere.by.clone()),
+            arrives_at: troubles::astray(clock::now(), link).map(|(own, _)| own),
             stalled: self.uplinks.stalled(id, link).map(|since| clock::now().since(since)),
         }
     }

@@ -198,8 +198,12 @@ impl Udp {
     /// was sent: the kernel is asked only if there are several.
     pub fn set_local(&mut self, number: u16, own: &[IpAddr]) -> io::Result<()> {
         let mut own = own.iter().filter(|ip| ip.is_ipv6() == self.v6);
-        let is_any = self.local_addr()?.ip().is_unspecified();
-        let ip = own.next().copied().filter(|_| is_any);
+        let bound = self.local_addr()?.ip();
+        if !bound.is_unspecified() {
+            self.local = LocalAddress { socket: number, ip: Some(bound) };
+            return Ok(());
+        }
+        let ip = own.next().copied();
         let several = ip.is_some() && own.next().is_some();
         self.local = LocalAddress { socket: number, ip: ip.filter(|_| !several) };
         self.report_own(several)
@@ -331,7 +335,9 @@ impl Udp {
 /// Where a datagram arrived, at the socket with the address `local`.
 fn local_address(local: LocalAddress, meta: &RxMeta) -> LocalAddress {
     // Loopback and link-local addresses are not among those that decide whether to ask the kernel.
-    let only = local.ip.filter(|_| addresses::is_routed(&meta.from.ip()));
+    let may_be_other =
+        |ip: &IpAddr| addresses::is_routed(ip) && !addresses::is_routed(&meta.from.ip());
+    let only = local.ip.filter(|ip| !may_be_other(ip));
     LocalAddress { ip: meta.own.filter(|own| !own.is_multicast()).or(only), ..local }
 }
 

@@ -459,6 +459,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         silent_next_hop: link.silent_next_hop,
         no_carrier: link.no_carrier.clone(),
         leaves_by: link.leaves_by.clone(),
+        arrives_at: link.arrives_at,
         stalled_s: link.stalled.map(|time| time.as_secs_f64()),
     }
 }
@@ -472,6 +473,7 @@ fn send_error(now: Time, error: &datapath::SendError) -> SendError {
         since_s: now.since(error.since).as_secs_f64(),
         last_s: now.since(error.last).as_secs_f64(),
         lasts: error.lasts(now),
+        partial: error.is_partial(now),
     }
 }
 

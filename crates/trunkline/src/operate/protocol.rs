@@ -434,6 +434,9 @@ pub struct Link {
     pub no_carrier: Option<String>,
     /// Interface that the link leaves by, if it is not the one that has its `source`; else `null`.
     pub leaves_by: Option<String>,
+    /// Own address that the neighbour's packets arrive at, if it is not the link's `source` or of its
+    /// `interface`; else `null`.
+    pub arrives_at: Option<IpAddr>,
     /// Time for which the interface that the link leaves by has taken nothing, in seconds; `null` if
     /// it takes packets.
     pub stalled_s: Option<f64>,
@@ -452,8 +455,11 @@ pub struct SendError {
     pub since_s: f64,
     /// Time since the last error, in seconds.
     pub last_s: f64,
-    /// Whether the last error is less than 10 s old, and nothing was sent since.
+    /// Whether the failure may last. It ends 2 s after the last error if packets were sent since,
+    /// and otherwise after 10 s.
     pub lasts: bool,
+    /// Whether some packets are refused and others sent.
+    pub partial: bool,
 }
 
 /// An entry of the forwarding table.

@@ -259,9 +259,15 @@ fn refusal(l: &Link) -> String {
     } else if stalls {
         "the interface takes nothing".into()
     } else if let Some(error) = error {
-        error.error.clone()
+        if error.partial {
+            format!("{} for some packets", error.error)
+        } else {
+            error.error.clone()
+        }
     } else if let Some(by) = &l.leaves_by {
         format!("leaves by {by}")
+    } else if let Some(own) = &l.arrives_at {
+        format!("its packets arrive at {own}")
     } else if let Some(error) = l.lookup_error.as_ref().filter(|_| !l.up) {
         error.clone()
     } else {

@@ -419,6 +419,7 @@ mod tests {
             silent_next_hop: None,
             no_carrier: None,
             leaves_by: None,
+            arrives_at: None,
             stalled_s: None,
             goodbyes: 0,
             bytes_in,

@@ -66,6 +66,10 @@ pub struct Uplinks {
     wanted: WantedPaths,
     /// Addresses of this machine.
     own: Vec<IpAddr>,
+    /// Addresses of this machine that another one has.
+    duplicates: Vec<IpAddr>,
+    /// Those of each interface, if the system says.
+    own_by_interface: Option<BTreeMap<String, Vec<IpAddr>>>,
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
@@ -73,6 +77,8 @@ pub struct Uplinks {
     next_hop_of: BTreeMap<LinkId, NextHop>,
     /// Links that leave by another interface than the one that has their source.
     elsewhere: BTreeMap<LinkId, Elsewhere>,
+    /// Links whose packets have arrived at an own address that they are not bound to.
+    pub(super) astray: BTreeSet<LinkId>,
     /// Interfaces without a carrier, and since when that is known.
     dead: BTreeMap<u32, Dead>,
     /// Links that leave by one of them.
@@ -129,10 +135,13 @@ impl Uplinks {
             slots: Vec::with_capacity(MAX_UPLINKS),
             wanted,
             own: Vec::new(),
+            duplicates: Vec::new(),
+            own_by_interface: None,
             waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
             next_hop_of: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
+            astray: BTreeSet::new(),
             dead: BTreeMap::new(),
             dead_by_link: BTreeMap::new(),
             lower_at: Time::NEVER,
@@ -178,15 +187,6 @@ impl Uplinks {
         id
     }
 
-    /// Learns which interfaces have no carrier, and the addresses of this machine, so that the sockets
-    /// can say to which of them each datagram was sent.
-    fn look_at_own(&mut self, sockets: &mut [Udp]) {
-        let before = std::mem::take(&mut self.dead);
-        for name in addresses::without_carrier() {
-            let Ok(index) = if_nametoindex(name.as_str()) else { continue };
-            let since = before.get(&index).map_or_else(clock::now, |(_, since)| *since);
-            self.dead.insert(index, (name, since));
-        }
     /// Closes the uplinks of the listener `i`, of which that of its own socket is opened again.
     pub(super) fn close_all_of(&mut self, i: usize, epoll: &Epoll) {
         for place in &mut self.slots {
@@ -205,7 +205,19 @@ impl Uplinks {
         self.set(i, uplink, departure, arena);
     }
 
-        self.own = addresses::own().unwrap_or_default();
+    /// Learns which interfaces have no carrier, and the addresses of this machine, so that the sockets
+    /// can say to which of them each datagram was sent.
+    fn look_at_own(&mut self, sockets: &mut [Udp]) {
+        let before = std::mem::take(&mut self.dead);
+        for name in addresses::without_carrier() {
+            let Ok(index) = if_nametoindex(name.as_str()) else { continue };
+            let since = before.get(&index).map_or_else(clock::now, |(_, since)| *since);
+            self.dead.insert(index, (name, since));
+        }
+        self.duplicates = addresses::duplicates();
+        self.own_by_interface = addresses::by_interface();
+        self.own =
+            self.own_by_interface.iter().flat_map(BTreeMap::values).flatten().copied().collect();
         let routed: Vec<_> = self.own.iter().copied().filter(addresses::is_routed).collect();
         for (socket, number) in sockets.iter_mut().zip(0..) {
             if let Err(error) = socket.set_local(number, &routed) {
@@ -332,6 +344,12 @@ impl Uplinks {
         uplink
     }
 
+    /// Why nothing may leave by `uplink`, if that is so.
+    fn held_by(&self, uplink: UplinkId) -> Option<i32> {
+        let i = uplink.0.checked_sub(FIRST_HELD).map(usize::from)?;
+        (*self.held.get(i)?).map(|(_, errno)| errno)
+    }
+
     /// Forgets where the packets of a link go.
     fn forget_path(&mut self, id: LinkId) {
         self.next_hop_of.remove(&id);
@@ -383,6 +401,7 @@ impl Uplinks {
         let errors = &self.output.errors;
         errors.are_recent(now)
             || !(self.elsewhere.is_empty() && self.dead_by_link.is_empty())
+            || !self.astray.is_empty()
             || self.next_hops.look_at() < Time::NEVER
     }
 
@@ -412,9 +431,7 @@ impl Uplinks {
     /// Counts runs for which there is no uplink.
     fn refuse(&mut self, runs: &[Run]) {
         for run in runs {
-            let i = run.uplink.0.checked_sub(FIRST_HELD).map(usize::from);
-            let held = i.and_then(|i| *self.held.get(i)?);
-            let errno = held.map_or(libc::EAFNOSUPPORT, |(_, errno)| errno);
+            let errno = self.held_by(run.uplink).unwrap_or(libc::EAFNOSUPPORT);
             let (error, count) = (io::Error::from_raw_os_error(errno), run.count as u64);
             self.output.errors.note(self.output.now, (run.uplink, run.to), &error, count);
             self.past.errors += count;
@@ -516,21 +533,39 @@ impl PacketThread {
     pub(super) fn assign_uplinks(&mut self) {
         for _ in 0..LOOKUPS_PER_TURN {
             let Some(id) = self.uplinks.waiting.pop_first() else { return };
+            self.bind(id);
             let link = self.node.node().link(id);
             let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
+                let missing = link.and_then(|link| self.uplinks.missing(&name_of(link)));
                 self.uplinks.forget(id);
+                self.uplinks.output.errors.hold(clock::now(), id, missing);
                 continue;
             };
+            if link.astray(clock::now()).is_some() {
+                self.uplinks.astray.insert(id);
+            }
             let before = link.uplink();
             let name = name_of(link);
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
             let uplink = self.uplinks.towards(link, sockets, &mut self.arena);
             self.uplinks.next_hops.suspect(clock::now());
-            self.uplinks.output.errors.lead(id, &name, (uplink, address));
+            let held = self.uplinks.held_by(uplink);
+            let errors = &mut self.uplinks.output.errors;
+            errors.lead(id, &name, (uplink, address));
+            errors.hold(clock::now(), id, held);
             if uplink != before {
                 self.node.set_uplink(id, uplink);
             }
+        }
+    }
+
+    /// Binds a link to the own addresses that its section allows.
+    fn bind(&mut self, id: LinkId) {
+        let Some(link) = self.node.node().link(id) else { return };
+        let own = self.uplinks.own_addresses(&name_of(link), link.address());
+        if link.own() != own.as_ref() {
+            self.node.bind(id, own);
         }
     }
 
@@ -550,6 +585,7 @@ impl PacketThread {
     pub(super) fn on_routes(&mut self) {
         if self.uplinks.routes.as_mut().is_some_and(Routes::have_changed) {
             self.uplinks.look_at_own(&mut self.udp);
+            self.listen_again();
             self.look_up_all();
         }
     }
@@ -563,6 +599,9 @@ impl PacketThread {
         let known = self.uplinks.output.errors.links().collect::<Vec<_>>();
         self.uplinks.waiting.extend(known);
         self.look_up_all();
+        // Nothing may arrive for a link before it is bound.
+        let links: Vec<_> = self.node.node().links().map(|(id, _)| id).collect();
+        links.into_iter().for_each(|id| self.bind(id));
     }
 
     pub(super) fn on_uplink(&mut self, index: u32) -> io::Result<()> {
@@ -570,4 +609,3 @@ impl PacketThread {
         self.uplinks.writable(index as u16, now, &mut self.arena, &self.epoll)
     }
 }
-            self.listen_again();

@@ -6,7 +6,8 @@ use crate::datapath::mmsg::Egress;
 use crate::datapath::routes::{Routes, Way};
 use nix::net::if_::if_nametoindex;
 use std::net::{IpAddr, SocketAddr};
-use trunkline_overlay::arena::LocalAddress;
+use trunkline_overlay::arena::{LocalAddress, OwnAddresses};
+use trunkline_overlay::node::LinkName;
 
 /// The properties that distinguish an uplink from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +77,9 @@ impl Uplinks {
                 if_nametoindex(name.as_str()).map_err(|_| NoWay::Held(libc::ENODEV))?;
         }
         let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
+        if egress.source.is_some_and(|source| source.is_ipv6() != to.is_ipv6()) {
+            return Err(NoWay::Held(libc::EAFNOSUPPORT));
+        }
         let local = local.filter(|_| egress.source.is_none());
         let spoken = local.and_then(|local| Some((self.listener_of(local)?, local.ip)));
         let first = listener;
@@ -96,8 +100,8 @@ impl Uplinks {
         let asked = egress.source;
         egress.source = self.egress_from(listener, asked).source;
         let source = egress.source.or_else(|| self.address_of(listener));
-        if source.is_some_and(|source| !self.is_here(source)) {
-            return Err(NoWay::Held(libc::EADDRNOTAVAIL));
+        if let Some(errno) = source.and_then(|source| self.unusable(source)) {
+            return Err(NoWay::Held(errno));
         }
         if (source != asked || listener != first) && theirs.is_none() {
             way = self.way(listener, to, Egress { source, ..egress });
@@ -111,10 +115,6 @@ impl Uplinks {
         Ok((Departure { listener, interface, egress, silent }, way))
     }
 
-    /// The address that `listener` is bound to, if it is a single one.
-    fn address_of(&self, listener: usize) -> Option<IpAddr> {
-        let ip = self.listeners.get(listener)?.ip();
-        (!ip.is_unspecified()).then_some(ip)
     /// Reason why nothing can arrive for a link whose neighbour has yet to call, as in errno(3): this
     /// machine lacks its source or its interface.
     pub(super) fn missing(&mut self, link: &LinkName) -> Option<i32> {
@@ -153,6 +153,18 @@ impl Uplinks {
         (!is_unknown).then(|| OwnAddresses::new(own))
     }
 
+    /// The address that `listener` is bound to, if it is a single one.
+    fn address_of(&self, listener: usize) -> Option<IpAddr> {
+        let ip = self.listeners.get(listener)?.ip();
+        (!ip.is_unspecified()).then_some(ip)
+    }
+
+    /// Reason why nothing can leave from `ip`, as in errno(3), if nothing can.
+    fn unusable(&mut self, ip: IpAddr) -> Option<i32> {
+        match self.duplicates.contains(&ip) {
+            true => Some(libc::EADDRINUSE),
+            false => (!self.is_here(ip)).then_some(libc::EADDRNOTAVAIL),
+        }
     }
 
     /// Whether this machine has the address `ip`. A socket may be bound to one that it doesn't have
