@@ -15,7 +15,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 pub(crate) use offers::OfferOutcome;
 use offers::{Before, Change, Early};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use trunkline_base::Time;
 use trunkline_overlay::wire::NodeId;
@@ -48,6 +48,8 @@ pub struct CallView {
     pub is_local: bool,
     /// UDP ports of each stream: towards the caller, then towards the callee.
     pub ports: Vec<[u16; 2]>,
+    /// Those of its ports whose packets are no RTP, such as a fax's.
+    pub no_speech: Vec<u16>,
 }
 
 /// One of the two ends of a call: 0 is the caller, 1 the callee.
@@ -156,6 +158,9 @@ pub(crate) struct Call {
     pub is_acknowledged: bool,
     /// Time of the challenge to its INVITE, and the status code: it may be repeated with credentials.
     pub challenged: Option<(Time, u16)>,
+    /// Time at which a BYE was challenged, and the end that sent it: it may be repeated with
+    /// credentials.
+    pub hanging_up: Option<(Time, SideId)>,
     /// The part of the same call before it: its INVITE has been here and came back from a proxy.
     pub part_of: Option<CallId>,
     /// The part behind it, in the same way; of several, the one that was answered.
@@ -262,6 +267,7 @@ impl Calls {
             heard: now,
             is_acknowledged: false,
             challenged: None,
+            hanging_up: None,
             part_of: None,
             onward: None,
             session: None,
@@ -540,8 +546,14 @@ impl Calls {
         let ports = |(first, last): (&Option<Stream>, &Option<Stream>)| {
             Some([first.as_ref()?.legs[0].port, last.as_ref()?.legs[1].port])
         };
+        let all = call.streams.iter().chain(&last.streams).flatten();
+        let no_speech = all.filter(|stream| stream.transport == Transport::Datagrams);
+        let no_speech = no_speech.flat_map(|stream| &stream.legs).map(|leg| leg.port);
+        // The first part of a call may be its last one.
+        let no_speech: BTreeSet<u16> = no_speech.collect();
         Some(CallView {
             id,
+            no_speech: no_speech.into_iter().collect(),
             name: shown(&call.name),
             from: shown(&call.ends[0]),
             to: shown(&call.ends[1]),

@@ -8,8 +8,47 @@ use trunkline_sip::{Message, Name};
 /// Maximum number of bytes kept of one end: others may write much into a call's headers.
 const MAX_BYTES: usize = 2_048;
 
-/// Why the gateway ends a call: a status code of SIP, and a text.
-pub(crate) type Cause = (u16, &'static str);
+/// Why the gateway ends a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// No packet and no message have arrived for too long.
+    Idle,
+    /// The operator ends it, by `calls hangup`.
+    Operator,
+    /// The gateway stops, and its calls with it.
+    Stopped,
+    /// Its INVITE was accepted after it had ended.
+    Late,
+    /// An end has hung up, and its own BYE can't be forwarded.
+    HungUp,
+}
+
+impl Cause {
+    /// The causes that are told to other gateways, and the words for them.
+    const TOLD: [(Cause, &[u8]); 3] =
+        [(Cause::Idle, b"idle"), (Cause::Operator, b"operator"), (Cause::Stopped, b"stopped")];
+
+    /// The cause that another gateway gives in its BYE.
+    pub fn told(bye: &Message) -> Option<Cause> {
+        let word = bye.first(Name::Ended)?;
+        Cause::TOLD.iter().find(|(_, other)| *other == word).map(|(cause, _)| *cause)
+    }
+
+    fn word(self) -> Option<&'static [u8]> {
+        Cause::TOLD.iter().find(|(cause, _)| *cause == self).map(|(_, word)| *word)
+    }
+
+    /// Status code and text for the Reason (RFC 3326).
+    fn reason(self) -> (u16, &'static str) {
+        match self {
+            Cause::Idle => (408, "no packet and no message"),
+            Cause::Operator => (200, "ended by the operator"),
+            Cause::Stopped => (503, "the gateway stops"),
+            Cause::Late => (487, "accepted after the call had ended"),
+            Cause::HungUp => (200, "the other end has hung up"),
+        }
+    }
+}
 
 /// One end of a dialog.
 #[derive(Clone, Debug)]
@@ -36,6 +75,11 @@ impl DialogEnd {
     /// The sender of a response; `is_own` identifies this gateway's own routes, behind which are
     /// those of the other side.
     pub fn of_response(message: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Option<DialogEnd> {
+        DialogEnd::of_answer(message, is_own)?.bounded()
+    }
+
+    /// The same without a bound, for an end that isn't kept.
+    pub fn of_answer(message: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Option<DialogEnd> {
         let address = message.first(Name::To)?;
         let uri = |route: &[u8]| {
             let address = Address::parse(route)?;
@@ -45,7 +89,13 @@ impl DialogEnd {
         let mut routes: Vec<Vec<u8>> = beyond.map(<[u8]>::to_vec).collect();
         routes.reverse();
         let target = contact(message)?;
-        DialogEnd { address: address.to_vec(), target, routes, number: 0 }.bounded()
+        Some(DialogEnd { address: address.to_vec(), target, routes, number: 0 })
+    }
+
+    /// The sender of an INVITE in whose name its late answer is ended; requests don't go to it.
+    pub fn of_late(invite: &Message) -> Option<DialogEnd> {
+        let (address, number) = (invite.first(Name::From)?.to_vec(), invite.cseq()?.number);
+        Some(DialogEnd { address, target: Vec::new(), routes: Vec::new(), number })
     }
 
     fn bounded(self) -> Option<DialogEnd> {
@@ -66,9 +116,30 @@ impl DialogEnd {
         }
     }
 
-    /// The lines of a BYE to this end from `other`, behind the Via, with a cause (RFC 3326).
-    pub fn bye(&self, other: &mut DialogEnd, call_id: &[u8], (code, why): Cause) -> Vec<u8> {
+    /// The lines of a BYE to this end from `other`, behind the Via, with a cause. Another gateway is
+    /// told it in our own header, too: phones write all kinds of things into a Reason.
+    pub fn bye(
+        &self,
+        other: &mut DialogEnd,
+        call_id: &[u8],
+        (why, is_gateway): (Cause, bool),
+    ) -> Vec<u8> {
         other.number = other.number.saturating_add(1);
+        let (code, text) = why.reason();
+        let mut more = format!("Reason: SIP;cause={code};text=\"{text}\"\r\n").into_bytes();
+        if let Some(word) = why.word().filter(|_| is_gateway) {
+            more.extend([Name::Ended.text().as_bytes(), b": ", word, b"\r\n"].concat());
+        }
+        self.lines(other, call_id, "BYE", &more)
+    }
+
+    /// The lines of the ACK to the 2xx by which this end has accepted the INVITE of `other`.
+    pub fn ack(&self, other: &DialogEnd, call_id: &[u8]) -> Vec<u8> {
+        self.lines(other, call_id, "ACK", b"")
+    }
+
+    /// The lines of a request to this end from `other`, behind the Via; `more` are whole lines.
+    fn lines(&self, other: &DialogEnd, call_id: &[u8], method: &str, more: &[u8]) -> Vec<u8> {
         let mut lines = b"Max-Forwards: 70\r\n".to_vec();
         let mut add = |name: &str, value: &[u8]| {
             lines.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
@@ -79,9 +150,9 @@ impl DialogEnd {
         add("From", &other.address);
         add("To", &self.address);
         add("Call-ID", call_id);
-        add("CSeq", format!("{} BYE", other.number).as_bytes());
-        add("Reason", format!("SIP;cause={code};text=\"{why}\"").as_bytes());
+        add("CSeq", format!("{} {method}", other.number).as_bytes());
         add("Content-Length", b"0");
+        lines.extend(more);
         lines.extend(b"\r\n");
         lines
     }

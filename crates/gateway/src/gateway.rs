@@ -6,9 +6,12 @@ mod refusal;
 mod requests;
 mod responses;
 
+pub use ending::CallSelection;
+
 use crate::call_legs::{self, CallLegs};
 use crate::calls::{Call, CallId, CallView, Calls, DescriptionError, OfferOutcome};
 use crate::config::Config;
+use crate::dialog::Cause;
 use crate::hops::Hops;
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
@@ -53,6 +56,12 @@ pub enum Event {
     Refused(String, IpAddr, DescriptionError),
     /// A request from this address was refused, with this status code and for this reason.
     TurnedAway(SocketAddr, u16, &'static str),
+    /// A host has taken a connection, and nothing comes from it, so that requests there have had no
+    /// answer. With true, long requests go to it by UDP from now on.
+    Silent(SocketAddr, u64, bool),
+    /// A message from this address can't be processed, for this reason. It was answered with this status
+    /// code, or dropped without an answer.
+    Malformed(SocketAddr, String, Option<u16>),
     /// A request was dropped because its sender is in none of the networks that may send requests.
     Forbidden(SocketAddr),
 }
@@ -83,6 +92,8 @@ pub enum CallOutcome {
 pub struct Stats {
     /// Datagrams that are not SIP messages, and malformed messages.
     pub malformed: u64,
+    /// Messages that exceed a limit of their size or of their number of header fields.
+    pub too_large: u64,
     /// Requests dropped because their sender may not send any.
     pub forbidden: u64,
     /// Requests that were forwarded.
@@ -125,8 +136,14 @@ struct Pending {
     is_long: bool,
     /// Whether no proxy is between its sender and this gateway.
     is_next_hop: bool,
+    /// Whether it is sent along the flow by which its recipient registered.
+    is_flow: bool,
+    /// Time at which it was sent to its next hop.
+    sent: Time,
     /// Addresses at which its sender may be.
     places: PartyAddresses,
+    /// Why another gateway, which is trusted, ends the call by it.
+    told: Option<Cause>,
     /// Whether it has been accepted; later responses are then retransmissions.
     is_accepted: bool,
 }
@@ -140,6 +157,8 @@ pub struct Gateway {
     pending: BTreeMap<TransactionId, Pending>,
     hops: Hops,
     waiting: BTreeMap<String, Vec<Waiter>>,
+    /// Requests that use a connection because of their length, and when it counts as silent.
+    long: VecDeque<(Time, TransactionId)>,
     /// Nodes of other gateways, by their address.
     nodes: BTreeMap<IpAddr, NodeId>,
     tokens: Tokens,
@@ -164,6 +183,7 @@ impl Gateway {
             pending: BTreeMap::new(),
             hops: Hops::new(rng.next_u64()),
             waiting: BTreeMap::new(),
+            long: VecDeque::new(),
             nodes: BTreeMap::new(),
             tokens: Tokens::new(lasting),
             rng,
@@ -279,12 +299,32 @@ impl Gateway {
         }
         match Message::parse(bytes) {
             Ok(message) => self.take(now, from, &message, media),
-            Err(_) => self.stats.malformed += 1,
+            Err(why) => self.malformed(from.remote, why.is_for_size(), (why.to_string(), None)),
+        }
+    }
+
+    /// Counts a message that can't be processed, with the reason and the status code of its answer.
+    /// It is reported if its sender may send requests: others may send anything.
+    pub fn malformed(
+        &mut self,
+        from: SocketAddr,
+        is_for_size: bool,
+        (why, code): (String, Option<u16>),
+    ) {
+        match is_for_size {
+            true => self.stats.too_large += 1,
+            false => self.stats.malformed += 1,
+        }
+        if self.config.admits(from.ip()) {
+            self.events.push_back(Event::Malformed(from, why, code));
         }
     }
 
     /// Processes a message that is already parsed.
     pub fn take(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
+        if let Some(connection) = from.connection {
+            self.hops.heard(now, connection);
+        }
         let request = match message.start() {
             Start::Request { method, .. } => Some(method),
             Start::Response { .. } => None,
@@ -295,13 +335,14 @@ impl Gateway {
             return self.events.push_back(Event::Forbidden(from.remote));
         }
         if let Some(fault) = message.fault() {
-            self.stats.malformed += 1;
-            if request.is_some_and(|method| method != b"ACK") && message.via().is_some() {
-                let said = (fault.code(), &*fault.to_string());
+            let code = message.refusal();
+            if let Some(code) = code {
+                let said = (code, &*fault.to_string());
                 let bytes = reply::response(message, from.remote, said, b"fault", b"");
                 self.transactions.answer(from, message, bytes);
             }
-            return;
+            let why = (fault.to_string(), code);
+            return self.malformed(from.remote, fault.is_for_size(), why);
         }
         let (calls, config) = (&self.calls, &self.config);
         let is_of_call = || {
@@ -313,6 +354,9 @@ impl Gateway {
             Incoming::Request(id) => self.request(now, id, from, message, media),
             Incoming::Ack => self.ack(now, from, message, media),
             Incoming::Response(id) => self.response(now, id, from, message, media),
+            Incoming::Unwanted(id, is_first) => {
+                self.end_unwanted(now, id, (message, is_first), media);
+            }
             Incoming::Refused => {
                 self.stats.refused += 1;
                 let why = "too many requests wait for an answer, in total or from this sender";
@@ -334,17 +378,25 @@ impl Gateway {
         message: &Message,
         media: &mut impl Media,
     ) {
+        let is_bye = matches!(message.start(), Start::Request { method: b"BYE", .. });
         let routed = match self.route(message) {
             Ok(routed) => routed,
             Err(why) => {
                 self.stats.refused += 1;
                 let said = (why.code(), &*why.reason());
+                // A sender that has demanded an extension can do without it.
+                if is_bye && !matches!(why, proxy::RouteError::Extension(_)) {
+                    self.end_refused(now, &from, (message, &[]), media);
+                }
                 return self.transactions.refuse(now, id, said, &why.lines());
             }
         };
         let done = self.forward(now, id, from, message, &routed, media);
         if let Err(refusal) = done {
             self.stats.refused += 1;
+            if is_bye {
+                self.end_refused(now, &from, (message, &routed.own), media);
+            }
             if let Some(why) = refusal.why {
                 self.events.push_back(Event::TurnedAway(from.remote, refusal.code, why));
             }
@@ -391,12 +443,14 @@ impl Gateway {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
             Kind::Initial | Kind::Resuming => {
+                // It may still be accepted, as long as its transaction is kept.
+                self.pending.insert(id, pending.clone());
                 let is_cancelled = self.transactions.is_cancelled(id);
                 let why = if is_cancelled { CallOutcome::Refused(487) } else { why };
                 self.end_unanswered(&pending.passes, why, media);
             }
             Kind::Bye if self.is_of_end(&pending) => {
-                self.end(&pending.passes, hung_up(&pending.passes), media);
+                self.end(&pending.passes, pending.hung_up(), media);
             }
             Kind::Bye => {}
             Kind::Other => self.settle(&pending.passes, Some(id), OfferOutcome::Refused, media),
@@ -415,12 +469,18 @@ impl Gateway {
     pub fn next_timeout(&self) -> Time {
         let is_idle = self.calls.len() == 0 && self.hops.are_used();
         let sweep = if is_idle { Time::NEVER } else { self.sweep };
-        self.transactions.next_timeout().min(sweep)
+        let silent = self.long.front().map_or(Time::NEVER, |(at, _)| *at);
+        self.transactions.next_timeout().min(sweep).min(silent)
     }
 
     /// Retransmits and expires requests, and ends calls without traffic.
     pub fn handle_timeout(&mut self, now: Time, media: &mut impl Media) {
+        while let Some(&(_, id)) = self.long.front().filter(|(at, _)| *at <= now) {
+            self.long.pop_front();
+            self.leave_silent(now, id, media);
+        }
         for id in self.transactions.handle_timeout(now) {
+            self.note_silence(id);
             self.forget(id, CallOutcome::Unanswered, media);
         }
         if now < self.sweep {
@@ -451,20 +511,22 @@ impl Gateway {
             .collect();
         self.stats.idle += over.len() as u64;
         for (id, _) in &over {
-            self.say_bye(now, self.calls.whole(*id), (408, "no packet and no message"), media);
+            self.say_bye(now, self.calls.whole(*id), (Cause::Idle, None), media);
         }
         self.end(&over, CallOutcome::Idle, media);
     }
 
-    /// Ends calls whose INVITE was challenged and has not been repeated.
+    /// Ends calls whose INVITE or BYE was challenged and has not been repeated.
     fn end_challenged(&mut self, now: Time, media: &mut impl Media) {
         let due = |(id, call): (CallId, &Call)| {
-            let (at, code) = call.challenged?;
-            (now >= at + CHALLENGED).then_some((id, code))
+            let begun = call.challenged.map(|(at, code)| (at, 0, CallOutcome::Refused(code)));
+            let ended = call.hanging_up.map(|(at, side)| (at, side, hung_up(&vec![(id, side)])));
+            let (at, side, outcome) = begun.or(ended)?;
+            (now >= at + CHALLENGED).then_some((vec![(id, side)], outcome))
         };
-        let due: Vec<(CallId, u16)> = self.calls.iter().filter_map(due).collect();
-        for (id, code) in due {
-            self.end(&vec![(id, 0)], CallOutcome::Refused(code), media);
+        let due: Vec<(CallLegs, CallOutcome)> = self.calls.iter().filter_map(due).collect();
+        for (passes, outcome) in due {
+            self.end(&passes, outcome, media);
         }
     }
 
@@ -472,9 +534,10 @@ impl Gateway {
     pub fn stop(&mut self, now: Time, media: &mut impl Media) {
         self.is_draining = true;
         let ending = self.pending.values().filter(|pending| pending.kind == Kind::Bye);
-        let ending: Vec<CallLegs> = ending.map(|pending| pending.passes.clone()).collect();
-        for passes in ending {
-            self.end(&passes, hung_up(&passes), media);
+        let ending: Vec<(CallLegs, CallOutcome)> =
+            ending.map(|pending| (pending.passes.clone(), pending.hung_up())).collect();
+        for (passes, outcome) in ending {
+            self.end(&passes, outcome, media);
         }
         if self.config.bye_at_stop {
             self.tell_all(now, media);

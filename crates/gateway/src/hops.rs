@@ -64,6 +64,8 @@ pub(crate) struct Hops {
     unused: BTreeSet<u64>,
     /// Outgoing connections that are made only because a request is long.
     for_length: BTreeSet<u64>,
+    /// When the last message arrived on each connection that has brought any.
+    heard: BTreeMap<u64, Time>,
     /// Hosts that have not taken such a connection, and until when that is remembered.
     udp_only: BTreeMap<IpAddr, Time>,
     last: u64,
@@ -117,6 +119,7 @@ impl Hops {
     pub fn closed(&mut self, connection: u64) {
         self.unused.remove(&connection);
         self.for_length.remove(&connection);
+        self.heard.remove(&connection);
         if let Some(place) = self.open.remove(&connection)
             && self.connections.get(&place) == Some(&connection)
         {
@@ -129,7 +132,19 @@ impl Hops {
         self.for_length.contains(&connection)
     }
 
-    /// Notes that a host takes no connection: it is sent long requests by UDP for some time.
+    /// Notes that a message has arrived on a connection.
+    pub fn heard(&mut self, now: Time, connection: u64) {
+        if self.open.contains_key(&connection) {
+            self.heard.insert(connection, now);
+        }
+    }
+
+    /// Whether nothing has arrived on a connection since `sent`.
+    pub fn is_silent(&self, sent: Time, connection: u64) -> bool {
+        self.heard.get(&connection).is_none_or(|heard| *heard < sent)
+    }
+
+    /// Notes that a host takes no connection, or answers nothing there: it is sent long requests by UDP for some time.
     pub fn takes_only_udp(&mut self, now: Time, connection: u64) {
         let Some((_, remote, _)) = self.open.get(&connection) else { return };
         let ip = remote.ip();

@@ -2,7 +2,7 @@
 //! where a NAT may have changed the address in the description.
 
 use crate::config::{Network, Relearn};
-use crate::media::Remote;
+use crate::media::{Relay, Remote};
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
@@ -14,6 +14,9 @@ const PACKETS: Duration = Duration::from_millis(200);
 const SILENT: Duration = Duration::from_secs(5);
 /// The same for RTCP, which is sent every few seconds: five intervals (RFC 3550, 6.3.5).
 const SILENT_CONTROL: Duration = Duration::from_secs(25);
+/// Time for which a place is a leg's after its last packet from there: as long as packets may be in
+/// flight. A NAT can then have given it to another phone.
+const HELD: Duration = Duration::from_secs(1);
 /// Number of sources that are remembered as heard before a description.
 const KNOWN: usize = 4;
 
@@ -41,6 +44,13 @@ pub struct Peer<'a> {
     pub sends: bool,
 }
 
+impl Peer<'_> {
+    /// The end of a leg that is joined like this.
+    pub fn of(relay: &Relay) -> Peer<'_> {
+        Peer { remote: &relay.remote, network: &relay.network, sends: relay.sends }
+    }
+}
+
 /// Source that was chosen as the phone's.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
@@ -49,6 +59,8 @@ struct Chosen {
     ssrc: Option<u32>,
     /// Whether it was heard before the last description.
     is_old: bool,
+    /// Whether another leg's phone sends from there now.
+    is_lost: bool,
 }
 
 /// The source that one port accepts, and sends to.
@@ -77,7 +89,21 @@ pub struct Latch {
 impl Latch {
     /// Address that the phone sends from, once known.
     pub fn heard(&self) -> Option<SocketAddr> {
-        self.chosen.map(|chosen| chosen.address)
+        self.chosen.filter(|chosen| !chosen.is_lost).map(|chosen| chosen.address)
+    }
+
+    /// Whether the phone sends from `at`, and has done so a short time before `now`.
+    pub fn holds(&self, at: SocketAddr, now: Time) -> bool {
+        let heard = self.chosen.filter(|_| self.heard() == Some(at)).map(|chosen| chosen.heard);
+        heard.is_some_and(|heard| now < heard + HELD)
+    }
+
+    /// Another leg's phone sends from `at` now: nothing for this one is sent there. Who takes over here
+    /// is decided as before.
+    pub fn leave(&mut self, at: SocketAddr) {
+        if let Some(chosen) = self.chosen.as_mut().filter(|chosen| chosen.address == at) {
+            chosen.is_lost = true;
+        }
     }
 
     /// The phone has described itself, again with the same addresses if `before` equals
@@ -108,7 +134,8 @@ impl Latch {
         let from = canonical(arrival.from);
         let learn = peer.network.learn;
         let starts = |until: Time| if until == Time::NEVER { arrival.at + learn } else { until };
-        if let Some(chosen) = self.chosen.as_mut().filter(|chosen| chosen.address == from) {
+        let own = |chosen: &&mut Chosen| chosen.address == from && !chosen.is_lost;
+        if let Some(chosen) = self.chosen.as_mut().filter(own) {
             chosen.heard = arrival.at;
             chosen.ssrc = arrival.ssrc.or(chosen.ssrc);
             self.learns_until = self.learns_until.map(starts).filter(|until| arrival.at < *until);
@@ -164,7 +191,7 @@ impl Latch {
             self.known[0] = Some(from);
         }
         let (heard, ssrc) = (arrival.at, arrival.ssrc);
-        self.chosen = Some(Chosen { address: from, heard, ssrc, is_old });
+        self.chosen = Some(Chosen { address: from, heard, ssrc, is_old, is_lost: false });
         self.learns_until = self.learns_until.filter(|until| arrival.at < *until);
         self.stray = None;
     }

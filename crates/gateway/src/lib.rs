@@ -24,13 +24,15 @@ mod hops;
 mod latch;
 mod media;
 mod party_addresses;
+mod places;
 mod ports;
 pub mod reception;
 mod token;
 
 pub use calls::{CallId, CallView, DescriptionError};
 pub use config::{Config, Destination, Network, Relearn, Route, Socket, Transport};
-pub use gateway::{CallOutcome, Event, Gateway, Stats};
+pub use gateway::{CallOutcome, CallSelection, Event, Gateway, Stats};
 pub use hops::Found;
 pub use latch::{Arrival, Latch, Peer};
 pub use media::{Media, MediaRejected, Relay, Remote, is_media};
+pub use places::{Latched, Places};

@@ -9,6 +9,15 @@ use trunkline_base::Time;
 
 /// Jump in sequence numbers that means a restart instead of loss (RFC 3550, A.1).
 const RESTART: u16 = 3_000;
+/// Difference between arrival and timestamp, in nanoseconds, that is a pause or a jump of timestamps.
+const JUMP: u64 = 1_000_000_000;
+/// Least jump of timestamps that is told from jitter, in nanoseconds.
+const STEP: i64 = 100_000_000;
+/// Number of packets in a row with equal steps of the timestamp that make a stream regular.
+const REGULAR: u8 = 3;
+/// Wait of the fastest packets in the buffer of a phone in a good network, which every estimate of
+/// the delay from mouth to ear includes.
+const USUAL_WAIT: Duration = Duration::from_nanos(playout::LEAST as u64);
 
 /// Counters of a stream, which never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +33,10 @@ pub struct Counts {
     /// Packets among `packets` that arrived too late to be played by a phone whose delay follows the
     /// network, if the clock rate of their payload is known.
     pub late: u64,
+    /// Packets among `packets` for which a time to be played was found.
+    pub timed: u64,
+    /// Sum over these of the time that the fastest packets have to wait for slower ones, in nanoseconds.
+    pub wait: u64,
     /// Packets among `packets` that the overlay lost on the way and recovered.
     pub recovered: u64,
     /// Number of gaps, each of one or more missing packets in a row.
@@ -40,6 +53,13 @@ impl Counts {
         self.expected.saturating_sub(self.packets)
     }
 
+    /// Mean delay that a phone adds, so that slower packets are in time, to the one that it has in a
+    /// good network.
+    pub fn extra_delay(&self) -> Duration {
+        let mean = self.wait.checked_div(self.timed).unwrap_or(0);
+        Duration::from_nanos(mean).saturating_sub(USUAL_WAIT)
+    }
+
     /// The increase of each counter since `before`.
     pub fn since(&self, before: &Counts) -> Counts {
         Counts {
@@ -48,6 +68,8 @@ impl Counts {
             bytes: self.bytes.saturating_sub(before.bytes),
             duplicates: self.duplicates.saturating_sub(before.duplicates),
             late: self.late.saturating_sub(before.late),
+            timed: self.timed.saturating_sub(before.timed),
+            wait: self.wait.saturating_sub(before.wait),
             recovered: self.recovered.saturating_sub(before.recovered),
             gaps: self.gaps.saturating_sub(before.gaps),
             rtcp: self.rtcp.saturating_sub(before.rtcp),
@@ -112,6 +134,38 @@ impl Clocks {
 /// The payload type of comfort noise at 8,000 ticks per second (RFC 3551, 6).
 const COMFORT_NOISE: u8 = 13;
 
+/// A packet that has a time.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    at: Time,
+    number: u16,
+    stamp: u32,
+}
+
+/// Steps of the timestamp from one packet to the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Steps {
+    ticks: u32,
+    /// Number of equal ones in a row.
+    count: u8,
+}
+
+impl Steps {
+    fn add(&mut self, ticks: u32) {
+        let is_same = ticks == self.ticks && (1..1 << 31).contains(&ticks);
+        // One odd step, such as that of a pause, does not make a stream irregular.
+        self.count = if is_same { (self.count + 1).min(2 * REGULAR) } else { self.count / 2 };
+        if self.count == 0 {
+            self.ticks = ticks;
+        }
+    }
+
+    /// Ticks per packet, if the stream is regular.
+    fn regular(&self) -> Option<u32> {
+        (self.count >= REGULAR).then_some(self.ticks)
+    }
+}
+
 /// An incoming stream, measured packet by packet.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
@@ -126,8 +180,10 @@ pub struct Reception {
     seen: u64,
     /// The number after one that is far from `newest`: the stream begins anew if it arrives.
     anew: Option<u16>,
-    /// Arrival time and timestamp of the last packet.
-    last: Option<(Time, u32)>,
+    /// The last packet that has a time, and the one with the highest number.
+    last: Option<Timed>,
+    head: Option<Timed>,
+    steps: Steps,
     /// Delay of the last packet, in nanoseconds relative to the first.
     delay: i64,
     playout: Playout,
@@ -171,14 +227,15 @@ impl Reception {
             (2, _) => {
                 let ssrc = u32::from_be_bytes([s0, s1, s2, s3]);
                 let number = u16::from_be_bytes([a, b]);
+                let packet = Timed { at, number, stamp: u32::from_be_bytes([t0, t1, t2, t3]) };
                 if self.counts.packets == 0 || ssrc != self.ssrc {
                     self.turn_to(ssrc, number);
                 }
-                if self.number(number) {
+                if self.number(&packet, kind & 0x7f) {
                     self.counts.packets += 1;
                     self.counts.bytes += datagram.len() as u64;
                     self.counts.recovered += u64::from(recovered);
-                    self.timing(at, kind, u32::from_be_bytes([t0, t1, t2, t3]));
+                    self.timing(packet, kind);
                 }
             }
             _ => self.counts.other += 1,
@@ -188,31 +245,39 @@ impl Reception {
     /// Switches to another source, which has other numbers and another clock.
     fn turn_to(&mut self, ssrc: u32, number: u16) {
         (self.newest, self.seen, self.anew) = (number.wrapping_sub(1), 0, None);
-        (self.ssrc, self.last) = (ssrc, None);
+        (self.ssrc, self.last, self.head) = (ssrc, None, None);
     }
 
     /// Counts a sequence number; false if the packet is a duplicate, or far from the others. Two such
     /// in a row are a stream that begins anew (RFC 3550, A.1).
-    fn number(&mut self, number: u16) -> bool {
+    fn number(&mut self, packet: &Timed, payload_type: u8) -> bool {
+        let number = packet.number;
         let follows = self.anew.take() == Some(number);
         let ahead = number.wrapping_sub(self.newest);
         match ahead {
             1..RESTART => {
+                let sent = ahead.min(self.sent_since_newest(packet, payload_type));
                 self.seen = self.seen.checked_shl(ahead.into()).unwrap_or(0) | 1;
-                self.counts.expected += u64::from(ahead);
-                self.counts.gaps += u64::from(ahead > 1);
+                self.counts.expected += u64::from(sent);
+                self.counts.gaps += u64::from(sent > 1);
+                if sent < ahead {
+                    self.renumber(number.wrapping_sub(sent));
+                }
                 self.newest = number;
                 true
             }
-            _ if ahead == 0 || ahead > u16::MAX - 64 => {
-                let bit = 1u64.checked_shl(self.newest.wrapping_sub(number).into()).unwrap_or(0);
+            _ if (ahead == 0 || ahead > u16::MAX - 64)
+                && (self.seen & self.bit(number) == 0 || !self.is_newer(packet, payload_type)) =>
+            {
+                let bit = self.bit(number);
                 let is_new = bit != 0 && self.seen & bit == 0;
                 self.seen |= bit;
                 self.counts.duplicates += u64::from(!is_new);
                 is_new
             }
             _ if follows => {
-                (self.newest, self.seen, self.last) = (number, 1, None);
+                self.renumber(number.wrapping_sub(2));
+                (self.newest, self.seen) = (number, 1);
                 self.counts.expected += 1;
                 true
             }
@@ -223,33 +288,119 @@ impl Reception {
         }
     }
 
-    fn timing(&mut self, at: Time, kind: u8, stamp: u32) {
+    /// The bit of `seen` for a number up to the newest.
+    fn bit(&self, number: u16) -> u64 {
+        1u64.checked_shl(self.newest.wrapping_sub(number).into()).unwrap_or(0)
+    }
+
+    /// The sender counts on from another number, as if its last packet had been `number`.
+    fn renumber(&mut self, number: u16) {
+        for packet in [&mut self.last, &mut self.head].into_iter().flatten() {
+            packet.number = number;
+        }
+    }
+
+    /// The newest packet and the ticks per packet, if the stream is regular and `payload_type` has a
+    /// time.
+    fn regular(&self, payload_type: u8) -> Option<(Timed, u32)> {
+        let head = self.head.filter(|head| head.number == self.newest)?;
+        let is_same = payload_type == self.payload_type && self.clocks.is_timed(payload_type);
+        self.steps.regular().filter(|_| is_same).map(|step| (head, step))
+    }
+
+    /// How many packets the sender may have sent since the newest, with this one, by its timestamps
+    /// or, if those jump, by the time that has passed.
+    fn sent_since_newest(&self, packet: &Timed, payload_type: u8) -> u16 {
+        let Some((head, step)) = self.regular(payload_type) else { return u16::MAX };
+        let round = |of: i64, by: i64| ((of + by / 2) / by.max(1)).clamp(1, u16::MAX.into()) as u16;
+        let ticks = i64::from(packet.stamp.wrapping_sub(head.stamp) as i32);
+        let by_stamp = round(ticks, step.into());
+        let Some((real, said)) = self.passed(&head, packet) else { return by_stamp };
+        let jumps = ticks <= 0 || (real - said).unsigned_abs() >= JUMP;
+        let length = self.nanos(step.into()).filter(|_| jumps);
+        length.map_or(by_stamp, |length| round(real, length))
+    }
+
+    /// Whether a packet with a number that has been used is later than the newest by its timestamp:
+    /// then it is neither a copy nor overtaken.
+    fn is_newer(&self, packet: &Timed, payload_type: u8) -> bool {
+        let newest = self.regular(payload_type).map(|(head, _)| head.stamp);
+        newest.is_some_and(|stamp| packet.stamp.wrapping_sub(stamp) as i32 > 0)
+    }
+
+    /// Nanoseconds between two packets: by their arrival, and by their timestamps.
+    fn passed(&self, before: &Timed, packet: &Timed) -> Option<(i64, i64)> {
+        let real = packet.at.as_nanos() as i64 - before.at.as_nanos() as i64;
+        let ticks = packet.stamp.wrapping_sub(before.stamp) as i32;
+        self.nanos(ticks.into()).map(|said| (real, said))
+    }
+
+    /// Nanoseconds in these ticks of the last payload.
+    fn nanos(&self, ticks: i64) -> Option<i64> {
+        self.clock_rate().map(|rate| ticks * 1_000_000_000 / i64::from(rate))
+    }
+
+    fn timing(&mut self, packet: Timed, kind: u8) {
         let (payload_type, begins) = (kind & 0x7f, kind & 0x80 != 0);
         if !self.clocks.is_timed(payload_type) {
             return;
         }
         // Another payload may have another clock.
         let last = self.last.filter(|_| payload_type == self.payload_type);
-        (self.payload_type, self.last) = (payload_type, Some((at, stamp)));
-        let Some(rate) = self.clock_rate() else { return };
-        let Some((then, ticks)) = last else { return self.begin(at) };
-        let real = at.as_nanos() as i64 - then.as_nanos() as i64;
-        let said = i64::from(stamp.wrapping_sub(ticks) as i32) * 1_000_000_000 / i64::from(rate);
-        let off = real - said;
-        // A pause, or timestamps that jump, are not jitter.
-        if off.unsigned_abs() >= 1_000_000_000 {
-            return self.begin(at);
+        (self.payload_type, self.last) = (payload_type, Some(packet));
+        if packet.number == self.newest {
+            self.head = self.last;
         }
+        let Some(last) = last else {
+            self.steps = Steps::default();
+            return self.begin(packet.at);
+        };
+        let regular = self.steps.regular();
+        if packet.number == last.number.wrapping_add(1) {
+            self.steps.add(packet.stamp.wrapping_sub(last.stamp));
+        }
+        let Some((real, said)) = self.passed(&last, &packet) else { return };
+        // A pause, or timestamps that jump, are not jitter.
+        if (real - said).unsigned_abs() >= JUMP {
+            return self.begin(packet.at);
+        }
+        let jump = self.jump(&last, &packet, regular, said);
+        if packet.number.wrapping_sub(last.number) as i16 <= 0 && jump.abs() >= STEP {
+            // It was overtaken by a packet with another relation to the clock.
+            self.last = Some(last);
+            return;
+        }
+        let steps_ahead = jump >= STEP && said - real > jump / 2;
+        let off = real - said + if steps_ahead { jump } else { 0 };
         self.jitter = self.jitter + off.unsigned_abs() - self.jitter / 16;
         self.delay += off;
-        self.counts.late += u64::from(self.playout.take(at, self.delay, begins));
+        self.play(packet.at, begins);
+    }
+
+    /// Nanoseconds that timestamps differ from what they usually do between two packets. If the packets
+    /// themselves come as usual, this is the sender's doing: the network cannot, and a phone does not
+    /// wait for what was not sent.
+    fn jump(&self, last: &Timed, packet: &Timed, regular: Option<u32>, said: i64) -> i64 {
+        let packets = i64::from(packet.number.wrapping_sub(last.number) as i16);
+        let usual = regular.and_then(|step| self.nanos(i64::from(step) * packets));
+        usual.map_or(0, |usual| said - usual)
     }
 
     /// Begins to measure delays anew.
     fn begin(&mut self, at: Time) {
         self.delay = 0;
         self.playout.restart();
-        self.playout.take(at, 0, true);
+        self.play(at, true);
+    }
+
+    fn play(&mut self, at: Time, begins: bool) {
+        if self.clock_rate().is_none() {
+            return;
+        }
+        let played = self.playout.take(at, self.delay, begins);
+        self.counts.late += u64::from(played.is_late);
+        self.counts.timed += 1;
+        self.counts.wait += played.wait.unsigned_abs();
     }
 }
 

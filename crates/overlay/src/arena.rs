@@ -30,6 +30,31 @@ impl From<SocketAddr> for Ends {
     }
 }
 
+/// The addresses of this node that a link is bound to: a path by another one is not the link's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnAddresses(Vec<IpAddr>);
+
+impl OwnAddresses {
+    /// Binds a link to `addresses`; without any, it has no path.
+    pub fn new(addresses: Vec<IpAddr>) -> OwnAddresses {
+        OwnAddresses(addresses)
+    }
+
+    /// The addresses, in the order that they were given in.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> {
+        self.0.iter().copied()
+    }
+
+    /// Whether a path with these ends uses one of the addresses. The IP version alone decides where
+    /// the driver doesn't know the own end.
+    pub fn include(&self, ends: &Ends) -> bool {
+        match ends.local.and_then(|local| local.ip) {
+            Some(ip) => self.0.contains(&ip),
+            None => self.0.iter().any(|own| own.is_ipv6() == ends.remote.is_ipv6()),
+        }
+    }
+}
+
 /// A received datagram, opened in place.
 #[derive(Debug)]
 pub struct RxDatagram<'a> {

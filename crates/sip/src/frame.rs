@@ -2,17 +2,20 @@
 //! one (RFC 3261, 18.3).
 
 use crate::lex::number;
-use crate::message::{MAX_MESSAGE, Message, ParseError};
+use crate::message::{Fault, MAX_MESSAGE, Message, ParseError};
 use crate::name::Name;
 
 /// Maximum number of bytes before the empty line of a message in a stream.
-const MAX_HEAD: usize = 32 << 10;
+pub const MAX_HEAD: usize = 32 << 10;
+
+/// Maximum length of a line that an answer to an oversized head repeats.
+const MAX_LINE: usize = 4 << 10;
 
 /// The next element of a stream.
 #[derive(Debug)]
 pub enum Frame {
-    /// A message. If its Content-Length is bad or missing, the start of the next message is
-    /// unknown, and [`Framer::is_lost`] returns true.
+    /// A message. If its Content-Length is bad or missing, or its head is too long, the start of the
+    /// next message is unknown, and [`Framer::is_lost`] returns true.
     Message(Message),
     /// Two empty lines, to be answered by one (RFC 5626, 3.5.1).
     Ping,
@@ -26,6 +29,8 @@ pub struct Framer {
     looked: usize,
     /// End of the current message, once its header fields are complete.
     end: Option<usize>,
+    /// Whether the current message is longer than any datagram, by its Content-Length.
+    is_too_long: bool,
     is_lost: bool,
 }
 
@@ -87,7 +92,8 @@ impl Framer {
         if self.end.is_none() {
             let head = self.end_of_head();
             if head.unwrap_or(self.bytes.len()) > MAX_HEAD {
-                return Some(Err(ParseError::TooLong));
+                self.is_lost = true;
+                return Some(self.shortened().map(Frame::Message));
             }
             let head = head?;
             match Message::parse(&self.bytes[..head]) {
@@ -98,7 +104,33 @@ impl Framer {
         let end = self.end.filter(|&end| end <= self.bytes.len())?;
         let message = Message::parse(&self.bytes[..end]);
         self.drop_front(end);
-        Some(message.map(Frame::Message))
+        let excess = self.is_too_long.then_some(Fault::TooLong);
+        let marked = |message: Message| match excess {
+            Some(limit) => message.beyond(limit),
+            None => message,
+        };
+        Some(message.map(marked).map(Frame::Message))
+    }
+
+    /// A message whose head is too long, without its longest lines, so that it can be answered.
+    fn shortened(&self) -> Result<Message, ParseError> {
+        let (mut head, mut is_kept) = (Vec::new(), false);
+        for line in self.bytes.split_inclusive(|b| *b == b'\n') {
+            match line {
+                [b'\n'] | [b'\r', b'\n'] => break,
+                // It continues the line before it.
+                [b' ' | b'\t', ..] => {}
+                _ => is_kept = line.len() <= MAX_LINE,
+            }
+            is_kept &= line.ends_with(b"\n") && head.len() + line.len() <= MAX_HEAD;
+            if is_kept {
+                head.extend_from_slice(line);
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        let message = Message::parse(&head).ok().filter(Message::is_answerable);
+        let message = message.map(|message| message.beyond(Fault::LongHead(MAX_HEAD)));
+        message.ok_or(ParseError::LongHead(MAX_HEAD))
     }
 
     fn end_of_message(&mut self, head: usize, message: &Message) -> usize {
@@ -107,6 +139,7 @@ impl Framer {
         let first = all.next().filter(|first| all.all(|other| number(other) == number(first)));
         let length = first.and_then(number);
         let end = length.and_then(|n| head.checked_add(usize::try_from(n).ok()?));
+        self.is_too_long = end.is_some_and(|end| end > MAX_MESSAGE);
         let end = end.filter(|&end| end <= MAX_MESSAGE);
         self.is_lost |= end.is_none();
         end.unwrap_or(head)
@@ -182,11 +215,53 @@ mod tests {
             let text = String::from_utf8_lossy(ONE).replacen(from, to, 1);
             let mut framer = Framer::default();
             framer.push(text.as_bytes());
-            assert!(matches!(framer.poll(), Some(Ok(Frame::Message(m))) if m.body().is_empty()));
+            let Some(Ok(Frame::Message(message))) = framer.poll() else { panic!("{to}") };
+            let excess = (to == "h: 99999").then_some(Fault::TooLong);
+            assert!(message.body().is_empty() && message.excess() == excess, "{to}");
             assert!(framer.is_lost() && framer.poll().is_none(), "{to}");
         }
-        assert_eq!(frames(&[b'x'; MAX_HEAD + 1], 1_000), Err(ParseError::TooLong));
+        assert_eq!(frames(&[b'x'; MAX_HEAD + 1], 1_000), Err(ParseError::LongHead(MAX_HEAD)));
         assert_eq!(frames(b"HTTP/1.1\r\n\r\n", 5), Err(ParseError::FirstLine));
+    }
+
+    #[test]
+    fn a_head_that_is_too_long_can_be_answered() {
+        let text = String::from_utf8_lossy(ONE).into_owned();
+        let long = format!("X: {}\r\n", "y".repeat(MAX_HEAD));
+        let folded = format!("X: z\r\n{}", " y\r\n".repeat(MAX_HEAD / 4));
+        let short = "X: y\r\n".repeat(MAX_HEAD / 6 + 9);
+        for lines in [&long, &folded, &short] {
+            for before in ["Via:", "From:", "Content-Length:"] {
+                let text = text.replacen(before, &format!("{lines}{before}"), 1);
+                for size in [1_460, 16 << 10] {
+                    let mut framer = Framer::default();
+                    let mut pieces = text.as_bytes().chunks(size);
+                    let found = loop {
+                        match framer.poll() {
+                            Some(found) => break found,
+                            None => framer.push(pieces.next().unwrap()),
+                        };
+                    };
+                    // Otherwise it depends on what has been read when the limit is exceeded.
+                    let has_all = before == "Content-Length:";
+                    assert!(framer.is_lost());
+                    match found {
+                        Ok(Frame::Message(message)) => {
+                            assert_eq!(message.fault(), Some(Fault::LongHead(MAX_HEAD)));
+                            assert!(
+                                message.is_answerable() && message.bytes().len() <= MAX_HEAD + 2
+                            );
+                        }
+                        other => assert!(!has_all, "{before} {size} {other:?}"),
+                    }
+                }
+            }
+        }
+        // The whole message is there at once.
+        let text = text.replacen("Via:", &format!("{long}Via:"), 1);
+        let mut framer = Framer::default();
+        framer.push(text.as_bytes());
+        assert!(matches!(framer.poll(), Some(Ok(Frame::Message(m))) if m.is_answerable()));
     }
 
     #[test]

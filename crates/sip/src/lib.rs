@@ -43,6 +43,6 @@ pub mod value;
 
 pub use body::Part;
 pub use edit::Edit;
-pub use frame::{Frame, Framer};
+pub use frame::{Frame, Framer, MAX_HEAD};
 pub use message::{Fault, Field, MAX_FIELDS, MAX_MESSAGE, Message, ParseError, Start};
 pub use name::Name;

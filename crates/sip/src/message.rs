@@ -10,6 +10,8 @@ use std::borrow::Cow;
 pub const MAX_MESSAGE: usize = 65_535;
 /// Maximum number of header fields in a message.
 pub const MAX_FIELDS: usize = 256;
+/// Maximum number of fields that a proxy adds to a message that it forwards.
+const ADDED_FIELDS: usize = 16;
 
 /// Reasons why bytes are not a SIP message; they cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,9 +25,17 @@ pub enum ParseError {
     /// No empty line ends the header fields.
     #[error("no empty line ends the header fields")]
     NoEnd,
-    /// There are more than [`MAX_FIELDS`] header fields.
-    #[error("more than {MAX_FIELDS} header fields")]
-    TooManyFields,
+    /// In a stream, the header fields are longer than this number of bytes, and those that an answer
+    /// needs are missing.
+    #[error("header fields of more than {0} bytes")]
+    LongHead(usize),
+}
+
+impl ParseError {
+    /// Whether the message is only too large.
+    pub fn is_for_size(self) -> bool {
+        matches!(self, ParseError::TooLong | ParseError::LongHead(_))
+    }
 }
 
 /// A defect of a message that still allows an answer: a request gets a response with this
@@ -62,6 +72,15 @@ pub enum Fault {
     /// The body is shorter than Content-Length.
     #[error("Body Shorter Than Content-Length")]
     Short,
+    /// There are more than [`MAX_FIELDS`] header fields.
+    #[error("Message Too Large: More Than {MAX_FIELDS} Header Fields")]
+    TooManyFields,
+    /// In a stream, the header fields are longer than this number of bytes.
+    #[error("Message Too Large: Header Fields Of More Than {0} Bytes")]
+    LongHead(usize),
+    /// In a stream, the message would be longer than any datagram.
+    #[error("Message Too Large: More Than {MAX_MESSAGE} Bytes")]
+    TooLong,
 }
 
 impl Fault {
@@ -69,8 +88,14 @@ impl Fault {
     pub fn code(self) -> u16 {
         match self {
             Fault::Version => 505,
+            _ if self.is_for_size() => 513,
             _ => 400,
         }
+    }
+
+    /// Whether the message is only too large.
+    pub fn is_for_size(self) -> bool {
+        matches!(self, Fault::TooManyFields | Fault::LongHead(_) | Fault::TooLong)
     }
 }
 
@@ -104,6 +129,10 @@ pub struct Field<'a> {
     pub line: &'a [u8],
 }
 
+/// Fields that an answer repeats, and the length of the message, which is needed to find its end.
+const ANSWERED: [Name; 6] =
+    [Name::Via, Name::From, Name::To, Name::CallId, Name::CSeq, Name::ContentLength];
+
 #[derive(Clone, Debug)]
 struct FieldSpan {
     name: Name,
@@ -122,6 +151,8 @@ pub struct Message {
     places: Vec<FieldSpan>,
     /// Starts after the empty line and is as long as Content-Length, if that fits.
     body: Range<usize>,
+    /// The limit that it exceeds: only the fields that an answer needs are complete then.
+    excess: Option<Fault>,
 }
 
 impl Message {
@@ -132,6 +163,16 @@ impl Message {
     ///
     /// Returns [`ParseError`] for bytes that can't be answered.
     pub fn parse(bytes: &[u8]) -> Result<Message, ParseError> {
+        Message::parse_within(bytes, MAX_FIELDS)
+    }
+
+    /// The same for a message of this proxy, which may have more fields than a received one: those
+    /// that the proxy has added.
+    pub(crate) fn parse_own(bytes: &[u8]) -> Result<Message, ParseError> {
+        Message::parse_within(bytes, MAX_FIELDS + ADDED_FIELDS)
+    }
+
+    fn parse_within(bytes: &[u8], most: usize) -> Result<Message, ParseError> {
         if bytes.len() > MAX_MESSAGE {
             return Err(ParseError::TooLong);
         }
@@ -143,7 +184,8 @@ impl Message {
         if goes_on || start(&bytes[first_line.clone()]).is_none() {
             return Err(ParseError::FirstLine);
         }
-        let (mut places, mut at) = (Vec::new(), first.end);
+        let (mut places, mut at) = (Vec::<FieldSpan>::new(), first.end);
+        let (mut excess, mut missing) = (None, None);
         let head = loop {
             let mut here = line(bytes, at).ok_or(ParseError::NoEnd)?;
             if content(bytes, &here).is_empty() {
@@ -153,19 +195,50 @@ impl Message {
             while let Some(b' ' | b'\t') = bytes.get(here.end) {
                 here.end = line(bytes, here.end).ok_or(ParseError::NoEnd)?.end;
             }
-            if places.len() == MAX_FIELDS {
-                return Err(ParseError::TooManyFields);
-            }
             at = here.end;
-            places.push(place(bytes, here));
+            let field = place(bytes, here);
+            if places.len() >= most {
+                excess = Some(Fault::TooManyFields);
+                let missing = missing.get_or_insert_with(|| {
+                    let has = |name| places.iter().any(|place| place.name == name);
+                    ANSWERED.into_iter().filter(|name| !has(*name)).collect::<Vec<_>>()
+                });
+                let Some(n) = missing.iter().position(|name| *name == field.name) else { continue };
+                missing.swap_remove(n);
+            }
+            places.push(field);
         };
         let mut message =
-            Message { bytes: bytes.to_vec(), first_line, places, body: head..bytes.len() };
+            Message { bytes: bytes.to_vec(), first_line, places, body: head..bytes.len(), excess };
         if let Some(Some(length)) = message.content_length() {
             message.body.end = message.body.end.min(head.saturating_add(length));
         }
         message.bytes.truncate(message.body.end);
         Ok(message)
+    }
+
+    /// Whether a response to it can be built: the fields that lead back to its sender are there.
+    pub fn is_answerable(&self) -> bool {
+        let needed = &ANSWERED[..ANSWERED.len() - 1];
+        needed.iter().all(|name| self.first(*name).is_some()) && self.via().is_some()
+    }
+
+    /// Status code of the response to its fault; `None` if it has none, or can't be answered.
+    pub fn refusal(&self) -> Option<u16> {
+        let fault = self.fault()?;
+        let is_asked = matches!(self.start(), Start::Request { method, .. } if method != b"ACK");
+        let has_way = if fault.is_for_size() { self.is_answerable() } else { self.via().is_some() };
+        (is_asked && has_way).then(|| fault.code())
+    }
+
+    /// The limit that it exceeds, if any.
+    pub fn excess(&self) -> Option<Fault> {
+        self.excess
+    }
+
+    /// The same message, marked as beyond a limit.
+    pub(crate) fn beyond(self, limit: Fault) -> Message {
+        Message { excess: Some(limit), ..self }
     }
 
     /// The whole message; bytes after its body in the datagram have been dropped (RFC 3261, 18.3).
@@ -253,6 +326,7 @@ impl Message {
     }
 
     fn check(&self) -> Result<(), Fault> {
+        self.excess.map_or(Ok(()), Err)?;
         match self.check_first_line()? {
             Some(method) if self.once(Name::CSeq)?.method != method => return Err(Fault::Mismatch),
             _ => {}

@@ -44,6 +44,8 @@ names! {
     ContentType "Content-Type" "c",
     /// CSeq, the number and method of a request (RFC 3261, 20.16).
     CSeq "CSeq",
+    /// X-Trunkline-Ended, by which one gateway tells another why it ends a call.
+    Ended "X-Trunkline-Ended",
     /// From, the originator of a request (RFC 3261, 20.20).
     From "From" "f",
     /// Max-Forwards, the remaining number of hops (RFC 3261, 20.22).

@@ -12,12 +12,14 @@ use crate::edit::Edit;
 use crate::message::{Message, Start};
 use crate::name::Name;
 use crate::reply;
+use core::hash::{Hash as _, Hasher as _};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use key::Key;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, SeedableRng as _};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::DefaultHasher;
 use timer::Timers;
 use trunkline_base::Time;
 
@@ -60,6 +62,10 @@ pub enum Incoming {
     Ack,
     /// A response, to be passed on to the requester with [`Transactions::respond`].
     Response(TransactionId),
+    /// A 2xx of an INVITE whose requester has another final response already, so that only this proxy
+    /// can acknowledge it, with [`Transactions::acknowledge`]. Its end is in a call that must be ended
+    /// if the second value is true: the 2xx is the first of that end.
+    Unwanted(TransactionId, bool),
     /// Nothing to do: the message belongs to a known transaction, or to none.
     Absorbed,
     /// A new request without room for it. The sender has been notified, or will retransmit.
@@ -115,8 +121,16 @@ struct Transaction {
     has_expired: bool,
     /// The CANCEL sent downstream, if any.
     cancel: Option<Vec<u8>>,
+    /// Whether the requester of an INVITE has this proxy's final response, and downstream has not
+    /// sent one yet: it is cancelled there, and may still be accepted.
+    is_abandoned: bool,
+    /// Tags of ends that have accepted it all the same, hashed.
+    unwanted: Vec<u64>,
     timers: Timers,
 }
+
+/// Maximum number of ends that are told one by one that their 2xx came too late.
+const MAX_UNWANTED: usize = 16;
 
 impl Transaction {
     /// Size of the kept messages in bytes, except for a CANCEL.
@@ -204,6 +218,11 @@ impl Transactions {
     /// Whether a request has been neither forwarded nor answered.
     pub fn is_new(&self, id: TransactionId) -> bool {
         self.all.get(&id).is_some_and(|t| t.phase == Phase::New)
+    }
+
+    /// Whether a request has been forwarded and has had no response at all.
+    pub fn is_unanswered(&self, id: TransactionId) -> bool {
+        self.all.get(&id).is_some_and(|t| t.phase == Phase::Calling)
     }
 
     /// Reverts the forwarding of a request, so that it can be forwarded elsewhere; returns the
@@ -317,6 +336,8 @@ impl Transactions {
             is_cancelled: false,
             has_expired: false,
             cancel: None,
+            is_abandoned: false,
+            unwanted: Vec::new(),
             timers: Timers::new(now),
         };
         let its = self.by_source.entry(from.remote.ip()).or_default();
@@ -398,7 +419,43 @@ impl Transactions {
             let bytes = reply::ack(forwarded, message);
             self.outputs.push_back(Output { to, bytes });
         }
+        if t.is_invite && matches!(t.phase, Phase::Completed | Phase::Confirmed) {
+            return self.take_late_response(now, id, message, code);
+        }
         self.take_response(now, id, code)
+    }
+
+    /// Handles a response to an INVITE whose requester has a final response other than 2xx already.
+    fn take_late_response(
+        &mut self,
+        now: Time,
+        id: TransactionId,
+        message: &Message,
+        code: u16,
+    ) -> Incoming {
+        let Some(t) = self.all.get_mut(&id) else { return Incoming::Absorbed };
+        match code {
+            // A CANCEL may only follow a provisional response (RFC 3261, 9.1).
+            ..200 if t.is_abandoned => self.cancel_downstream(now, id),
+            ..200 => {}
+            _ => {
+                t.is_abandoned = false;
+                t.timers.cancel_heard();
+                self.arm(id);
+            }
+        }
+        if !(200..300).contains(&code) {
+            return Incoming::Absorbed;
+        }
+        let Some(t) = self.all.get_mut(&id) else { return Incoming::Absorbed };
+        let mut hasher = DefaultHasher::new();
+        message.to().and_then(|to| to.tag()).unwrap_or_default().hash(&mut hasher);
+        let tag = hasher.finish();
+        let is_first = t.unwanted.len() < MAX_UNWANTED && !t.unwanted.contains(&tag);
+        if is_first {
+            t.unwanted.push(tag);
+        }
+        Incoming::Unwanted(id, is_first)
     }
 
     fn take_response(&mut self, now: Time, id: TransactionId, code: u16) -> Incoming {
@@ -461,7 +518,8 @@ impl Transactions {
     /// Forwards a new request to `to` as `bytes`, which have been stamped. Does nothing if it has
     /// been answered or cancelled meanwhile; returns false if the additions made it too long.
     pub fn forward(&mut self, now: Time, id: TransactionId, to: Hop, bytes: Vec<u8>) -> bool {
-        let Ok(message) = Message::parse(&bytes) else { return false };
+        let message = Message::parse_own(&bytes).ok().filter(|own| own.excess().is_none());
+        let Some(message) = message else { return false };
         let Some(t) = self.all.get_mut(&id).filter(|t| t.phase == Phase::New) else { return true };
         t.phase = Phase::Calling;
         t.timers = Timers::calling(now, to.connection.is_none());
@@ -484,8 +542,7 @@ impl Transactions {
         (own, lines): (&str, &[u8]),
     ) -> bool {
         let branch = self.branch();
-        let via = [b"Via: ", own.as_bytes(), b";branch=", &branch, b"\r\n"].concat();
-        let bytes = [first, b"\r\n", &via, lines].concat();
+        let bytes = [first, b"\r\n", &via(own, &branch), lines].concat();
         let Ok(message) = Message::parse(&bytes) else { return false };
         let id = self.open(now, to, &message);
         let Some(t) = self.all.get_mut(&id) else { return false };
@@ -495,9 +552,24 @@ impl Transactions {
         self.forward(now, id, to, bytes)
     }
 
-    /// Whether requests of this proxy's own have no final response yet.
-    pub fn has_own(&self) -> bool {
-        self.all.values().any(|t| t.is_own)
+    /// Sends the ACK of an unwanted 2xx to `to`, as [`Transactions::originate`] sends other requests,
+    /// but only once: it comes again with each retransmission of the 2xx.
+    pub fn acknowledge(&mut self, to: Hop, first: &[u8], (own, lines): (&str, &[u8])) {
+        let bytes = [first, b"\r\n", &via(own, &self.branch()), lines].concat();
+        if Message::parse(&bytes).is_ok() {
+            self.outputs.push_back(Output { to, bytes });
+        }
+    }
+
+    /// A request as it was forwarded, and its next hop.
+    pub fn forwarded(&self, id: TransactionId) -> Option<(Hop, &Message)> {
+        self.all.get(&id)?.downstream.as_ref().map(|(to, message)| (*to, message))
+    }
+
+    /// Whether this proxy waits for final responses that are for itself: to its own requests, and to
+    /// INVITEs that it has refused and cancelled.
+    pub fn awaits_some(&self) -> bool {
+        self.all.values().any(|t| t.is_own || t.is_abandoned && t.cancel.is_some())
     }
 
     /// Ends a request without a final response: it is refused, and cancelled downstream.
@@ -509,7 +581,14 @@ impl Transactions {
     /// Answers a request with a response of this proxy.
     pub fn refuse(&mut self, now: Time, id: TransactionId, said: (u16, &str), more: &[u8]) {
         let tag = format!("{:016x}", self.rng.next_u64());
-        let Some(t) = self.all.get(&id) else { return };
+        let Some(t) = self.all.get_mut(&id) else { return };
+        if t.is_invite
+            && matches!(t.phase, Phase::Calling | Phase::Proceeding)
+            && !(200..300).contains(&said.0)
+        {
+            t.is_abandoned = true;
+            t.timers.abandon(now);
+        }
         let bytes = reply::response(&t.request, t.upstream.remote, said, tag.as_bytes(), more);
         self.respond(now, id, said.0, bytes);
     }
@@ -551,15 +630,19 @@ impl Transactions {
         let Some(t) = self.all.get_mut(&id) else { return };
         match (&t.downstream, t.phase) {
             (None, Phase::New) => self.refuse(now, id, (487, "Request Terminated"), b""),
-            (Some((to, forwarded)), Phase::Proceeding) if t.cancel.is_none() => {
-                let bytes = reply::cancel(forwarded);
-                t.cancel = Some(bytes.clone());
-                t.timers.cancelling(now, to.connection.is_none());
-                self.outputs.push_back(Output { to: *to, bytes });
-                self.arm(id);
-            }
+            (Some(_), Phase::Proceeding) => self.cancel_downstream(now, id),
             _ => {}
         }
+    }
+
+    fn cancel_downstream(&mut self, now: Time, id: TransactionId) {
+        let Some(t) = self.all.get_mut(&id).filter(|t| t.cancel.is_none()) else { return };
+        let Some((to, forwarded)) = &t.downstream else { return };
+        let bytes = reply::cancel(forwarded);
+        t.cancel = Some(bytes.clone());
+        t.timers.cancelling(now, to.connection.is_none());
+        self.outputs.push_back(Output { to: *to, bytes });
+        self.arm(id);
     }
 
     /// The time of the next [`Transactions::handle_timeout`].
@@ -610,6 +693,7 @@ impl Transactions {
             return self.close(id);
         }
         given_up.push(id);
+        t.timers.cancel_heard();
         if t.is_cancelled {
             self.refuse(now, id, (487, "Request Terminated"), b"");
         } else if t.is_invite {
@@ -655,6 +739,11 @@ impl Transactions {
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
+}
+
+/// The Via line of a request of this proxy's own.
+fn via(own: &str, branch: &[u8]) -> Vec<u8> {
+    [b"Via: ", own.as_bytes(), b";branch=", branch, b"\r\n"].concat()
 }
 
 /// Destination of the responses to a request (RFC 3261, 18.2.2; RFC 3581, 4): the address it came

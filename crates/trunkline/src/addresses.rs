@@ -2,9 +2,9 @@
 //! comes seconds after the daemon.
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
-use nix::net::if_::InterfaceFlags;
+use nix::net::if_::{InterfaceFlags, if_indextoname};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
@@ -119,6 +119,32 @@ pub fn own() -> Option<Vec<IpAddr>> {
     Some(getifaddrs().ok()?.filter_map(ip).collect())
 }
 
+/// The addresses of each interface of this machine; `None` if the system doesn't say.
+pub fn by_interface() -> Option<BTreeMap<String, Vec<IpAddr>>> {
+    let mut all = BTreeMap::<String, Vec<IpAddr>>::new();
+    for interface in getifaddrs().ok()? {
+        let addresses = all.entry(interface.interface_name.clone()).or_default();
+        addresses.extend(ip(interface));
+    }
+    Some(all)
+}
+
+/// The own IPv6 addresses that another machine has, as duplicate address detection has found (RFC
+/// 4862, 5.4). The kernel lists them, but they can't be used.
+pub fn duplicates() -> Vec<IpAddr> {
+    let all = std::fs::read_to_string("/proc/self/net/if_inet6").unwrap_or_default();
+    all.lines().filter_map(duplicate).collect()
+}
+
+/// The address in a line of `if_inet6`: address, interface, prefix, scope, flags, name; all but the
+/// last in hexadecimal digits.
+fn duplicate(line: &str) -> Option<IpAddr> {
+    let mut fields = line.split_whitespace();
+    let address = u128::from_str_radix(fields.next()?, 16).ok()?;
+    let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
+    (flags & libc::IFA_F_DADFAILED != 0).then(|| Ipv6Addr::from_bits(address).into())
+}
+
 /// The broadcast addresses of the networks that this machine is in. They follow from address and
 /// length: an address without one of its own is reported as its own.
 pub fn broadcast() -> Vec<IpAddr> {
@@ -145,6 +171,13 @@ pub fn interface_of(ip: IpAddr) -> Option<String> {
     let interface =
         |a: InterfaceAddress| (self::ip(a.clone()) == Some(ip)).then_some(a.interface_name);
     all.find_map(interface)
+}
+
+/// The name of the interface with an index; `None` if there is none.
+pub fn interface_name(index: u32) -> Option<String> {
+    let name = if_indextoname(index).ok()?.into_string().ok()?;
+    // Without such an interface, nix returns an empty name instead of the error.
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// The interfaces that are switched on, but have no carrier, as `ip link` shows them.
@@ -194,6 +227,19 @@ mod tests {
         assert_eq!(last("10.9.0.1", 24).as_deref(), Some("10.9.0.255"));
         assert_eq!(last("10.9.0.1", 30).as_deref(), Some("10.9.0.3"));
         assert_eq!((last("10.9.0.1", 31), last("10.9.0.1", 32)), (None, None));
+    }
+
+    #[test]
+    fn an_index_without_an_interface_has_no_name() {
+        let lo = nix::net::if_::if_nametoindex("lo").expect("a loopback");
+        assert_eq!((interface_name(lo).as_deref(), interface_name(1 << 30)), (Some("lo"), None));
+    }
+
+    #[test]
+    fn an_address_of_another_machine_has_a_flag() {
+        let line = |flags| format!("20010db8000000000000000000000007 02 40 00 {flags}     eth1");
+        assert_eq!(duplicate(&line("c8")), Some("2001:db8::7".parse().expect("an address")));
+        assert_eq!((duplicate(&line("80")), duplicate("")), (None, None));
     }
 
     #[test]

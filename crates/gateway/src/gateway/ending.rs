@@ -1,25 +1,49 @@
 //! Calls that the gateway ends itself: both ends are told.
 
-use super::{CallOutcome, Gateway, Kind};
-use crate::call_legs::CallLegs;
-use crate::calls::{CallId, Side};
-use crate::dialog::Cause;
+use super::{CallOutcome, Gateway, Kind, Pending, hung_up};
+use crate::call_legs::{self, CallLegs};
+use crate::calls::{CallId, Side, SideId};
+use crate::dialog::{Cause, DialogEnd};
 use crate::media::Media;
 use trunkline_base::Time;
+use trunkline_sip::Message;
 use trunkline_sip::transaction::{Hop, TransactionId};
-use trunkline_sip::value::Address;
+use trunkline_sip::value::{Address, Uri};
+
+/// The calls that an operator ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallSelection {
+    /// All calls that ring or are up.
+    All,
+    /// Those with this Call-ID.
+    Named(String),
+}
+
+impl Pending {
+    /// How a call ends by this BYE, once it counts.
+    pub(super) fn hung_up(&self) -> CallOutcome {
+        match self.told {
+            Some(Cause::Idle) => CallOutcome::Idle,
+            Some(Cause::Operator) => CallOutcome::Operator,
+            Some(Cause::Stopped) => CallOutcome::Stopped,
+            Some(Cause::Late | Cause::HungUp) | None => hung_up(&self.passes),
+        }
+    }
+}
 
 impl Gateway {
-    /// Ends the calls with this Call-ID, or all calls, and tells their ends. Returns how many.
-    pub fn hang_up(&mut self, now: Time, name: Option<&str>, media: &mut impl Media) -> usize {
+    /// Ends calls, and tells their ends. Returns how many.
+    pub fn hang_up(&mut self, now: Time, which: &CallSelection, media: &mut impl Media) -> usize {
         let whole = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
-        let named = |id: &CallId| {
-            let view = self.calls.view(*id);
-            view.is_some_and(|view| name.is_none_or(|name| view.name == name))
+        let named = |id: &CallId| match which {
+            CallSelection::All => true,
+            CallSelection::Named(name) => {
+                self.calls.view(*id).is_some_and(|view| view.name == *name)
+            }
         };
         let all: Vec<CallId> = whole.map(|(id, _)| id).filter(named).collect();
         for &id in &all {
-            self.tell(now, id, (200, "ended by the operator"), media);
+            self.tell(now, id, Cause::Operator, media);
             self.end(&vec![(id, 0)], CallOutcome::Operator, media);
         }
         all.len()
@@ -30,24 +54,63 @@ impl Gateway {
         let whole = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
         let all: Vec<CallId> = whole.map(|(id, _)| id).collect();
         for id in all {
-            self.tell(now, id, (503, "the gateway stops"), media);
+            self.tell(now, id, Cause::Stopped, media);
         }
     }
 
     /// Whether all ends of calls that this gateway has ended have answered, or can't be waited for.
     pub fn is_quiet(&self) -> bool {
-        !self.transactions.has_own()
+        !self.transactions.awaits_some()
+    }
+
+    /// Ends the call of an end that has accepted an INVITE too late: its 200 and the CANCEL have
+    /// crossed, and the caller has another answer. Without an ACK and a BYE that end stays in a call.
+    pub(super) fn end_unwanted(
+        &mut self,
+        now: Time,
+        id: TransactionId,
+        (answer, is_first): (&Message, bool),
+        media: &mut impl Media,
+    ) {
+        let Some((hop, invite)) = self.transactions.forwarded(id) else { return };
+        // Within a call, its ends know better whether the call continues.
+        if invite.to().is_some_and(|to| to.tag().is_some()) {
+            return;
+        }
+        let is_own = |uri: &Uri<'_>| self.config.is_own(uri.host, uri.port, uri.secure);
+        let ends = (DialogEnd::of_late(invite), DialogEnd::of_answer(answer, is_own));
+        let (Some(mut caller), Some(callee)) = ends else { return };
+        let name = invite.call_id().unwrap_or_default().to_vec();
+        let is_next_hop = self.pending.get(&id).is_some_and(|pending| pending.is_flow);
+        let dialog = Some(callee.clone());
+        let side = Side { hop: Some(hop), is_next_hop, dialog, ..Side::default() };
+        let Some(hop) = self.hop_to(now, &side, media) else { return };
+        let own = self.own_hop(&hop);
+        let first = |method: &[u8]| [method, b" ", &callee.target, b" SIP/2.0"].concat();
+        self.hops.used(&hop);
+        let ack = callee.ack(&caller, &name);
+        self.transactions.acknowledge(hop, &first(b"ACK"), (&own, &ack));
+        if is_first {
+            let bye = callee.bye(&mut caller, &name, (Cause::Late, false));
+            self.transactions.originate(now, hop, &first(b"BYE"), (&own, &bye));
+        }
     }
 
     fn tell(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
         match self.calls.get(id).is_some_and(|call| call.answered.is_some()) {
-            true => self.say_bye(now, id, why, media),
+            true => self.say_bye(now, id, (why, None), media),
             false => self.abort(now, id),
         }
     }
 
-    /// Sends a BYE to both ends of an answered call, each in the name of the other.
-    pub(super) fn say_bye(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
+    /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
+    pub(super) fn say_bye(
+        &mut self,
+        now: Time,
+        id: CallId,
+        (why, only): (Cause, Option<SideId>),
+        media: &mut impl Media,
+    ) {
         let last = self.calls.last_part(id);
         let Some(call) = self.calls.get(id).filter(|call| call.part_of.is_none()) else { return };
         let name = call.name.clone();
@@ -56,14 +119,38 @@ impl Gateway {
         let (Some(mut a), Some(mut b)) = (caller.dialog.clone(), callee.dialog.clone()) else {
             return;
         };
-        let to_caller = (a.target.clone(), a.bye(&mut b, &name, why));
-        let to_callee = (b.target.clone(), b.bye(&mut a, &name, why));
-        for (side, (target, lines)) in [(caller, to_caller), (callee, to_callee)] {
+        for (n, side) in [caller, callee].into_iter().enumerate() {
             let Some(hop) = self.hop_to(now, &side, media) else { continue };
-            let first = [b"BYE ", &target[..], b" SIP/2.0"].concat();
+            if only.is_some_and(|only| only != n) {
+                continue;
+            }
+            let (to, from) = if n == 0 { (&a, &mut b) } else { (&b, &mut a) };
+            let first = [b"BYE ", &to.target[..], b" SIP/2.0"].concat();
+            let lines = to.bye(from, &name, (why, self.config.trusts(hop.remote.ip())));
             let own = self.own_hop(&hop);
             self.hops.used(&hop);
             self.transactions.originate(now, hop, &first, (&own, &lines));
+        }
+    }
+
+    /// Ends the call whose BYE this gateway refuses, because the way to the other end is unknown: its
+    /// sender has hung up all the same, and the other end is told, if it can be reached.
+    pub(super) fn end_refused(
+        &mut self,
+        now: Time,
+        from: &Hop,
+        (bye, routes): (&Message, &[Vec<u8>]),
+        media: &mut impl Media,
+    ) {
+        let all = call_legs::of(&self.calls, bye, routes);
+        let passes = call_legs::of_parties(&self.calls, bye, &all);
+        let Some(&(id, side)) = passes.first() else { return };
+        let is_of_end =
+            self.calls.get(id).is_some_and(|call| call.sides[side].places.have(from.remote.ip()));
+        if is_of_end && call_legs::are_up(&self.calls, &passes) {
+            let whole = self.calls.whole(id);
+            self.say_bye(now, whole, (Cause::HungUp, Some(1 - side)), media);
+            self.end(&passes, hung_up(&passes), media);
         }
     }
 

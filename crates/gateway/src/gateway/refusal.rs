@@ -82,6 +82,12 @@ pub(super) fn too_large() -> RefusedRequest {
     RefusedRequest::new(513, "Message Too Large", why)
 }
 
+/// Refusal of a message that becomes too large by what a proxy adds to it.
+pub(super) fn grows_too_large() -> RefusedRequest {
+    let why = "with the header fields that a proxy adds it has more than 65,535 bytes";
+    RefusedRequest::new(513, "Message Too Large", why)
+}
+
 pub(super) fn no_hop(why: &NoHop) -> RefusedRequest {
     match why {
         NoHop::Forbidden => {

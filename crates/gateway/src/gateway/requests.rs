@@ -1,18 +1,19 @@
 //! Forwarding of requests to their next hops.
 
 use super::refusal::{
-    DRAINING, RefusedRequest, comes_round, for_us, no_hop, overloaded, too_large, trunk_is_full,
-    unpassable,
+    DRAINING, RefusedRequest, comes_round, for_us, grows_too_large, no_hop, overloaded, too_large,
+    trunk_is_full, unpassable,
 };
 use super::{CallOutcome, Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds, PARAM};
 use crate::calls::{Call, CallId, OfferAnswerState, Side, shown};
 use crate::config::Transport;
-use crate::dialog::DialogEnd;
+use crate::dialog::{Cause, DialogEnd};
 use crate::hops::{LARGE, NoHop};
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
 use core::net::IpAddr;
+use core::time::Duration;
 use rand::Rng as _;
 use trunkline_base::Time;
 use trunkline_sip::proxy::Routed;
@@ -22,6 +23,11 @@ use trunkline_sip::{Edit, Message, Name, Start};
 
 /// Maximum number of gateways whose nodes are remembered.
 const MAX_NODES: usize = 1_024;
+
+/// Time without any message on a connection after which a long request goes by UDP: an INVITE is
+/// answered with 100 within 200 ms (RFC 3261, 17.2.1), and this is eight times the usual estimate of
+/// a round trip.
+const SILENT: Duration = Duration::from_secs(4);
 
 /// Number of times that a request may have passed this gateway before.
 const ROUNDS: usize = 3;
@@ -79,12 +85,7 @@ impl Gateway {
         if self.comes_round(message) || self.is_own(&down) {
             return Err(comes_round());
         }
-        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
-        let mut kind = match method {
-            b"INVITE" if !has_tag => Kind::Initial,
-            b"BYE" if call_legs::are_up(&self.calls, &passes) => Kind::Bye,
-            _ => Kind::Other,
-        };
+        let mut kind = self.kind(message, &passes);
         if kind == Kind::Initial {
             passes = vec![(self.begin(now, message, from, None)?, 0)];
         } else if method == b"INVITE"
@@ -101,13 +102,8 @@ impl Gateway {
         }
         call_legs::heard(&mut self.calls, &passes, now);
         call_legs::update(&mut self.calls, &passes, message, true);
-        if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
-            && let Some(call) = self.calls.get_mut(*call)
-        {
-            let places = PartyAddresses::at(down.remote.ip());
-            let (is_next_hop, is_direct) = (is_flow, is_flow);
-            let hop = Some(down);
-            call.sides[1] = Side { hop, places, is_next_hop, is_direct, ..Side::default() };
+        if kind == Kind::Initial {
+            self.aim(&passes, down, is_flow);
         }
         let may_connect = !is_flow;
         let on = Onward { id, from, down, message, routed, passes: &passes, may_connect };
@@ -129,11 +125,67 @@ impl Gateway {
             is_described,
             is_long,
             is_next_hop: message.list(Name::Via).count() == 1,
+            is_flow,
+            sent: now,
             places: PartyAddresses::of(message, from.remote.ip(), &self.config),
+            told: Cause::told(message)
+                .filter(|_| kind == Kind::Bye && self.config.trusts(from.remote.ip())),
             is_accepted: false,
         };
         self.pending.insert(id, pending);
+        if is_long {
+            self.long.push_back((now + SILENT, id));
+        }
         Ok(())
+    }
+
+    /// The effect of a request on its calls, as far as it alone shows that.
+    fn kind(&self, message: &Message, passes: &CallLegs) -> Kind {
+        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
+        match message.start() {
+            Start::Request { method: b"INVITE", .. } if !has_tag => Kind::Initial,
+            Start::Request { method: b"BYE", .. } if call_legs::are_up(&self.calls, passes) => {
+                Kind::Bye
+            }
+            _ => Kind::Other,
+        }
+    }
+
+    /// Notes the next hop of an INVITE as the way to the callee of its call.
+    fn aim(&mut self, passes: &CallLegs, down: Hop, is_flow: bool) {
+        let Some(call) = passes.first().and_then(|(id, _)| self.calls.get_mut(*id)) else { return };
+        let places = PartyAddresses::at(down.remote.ip());
+        let (is_next_hop, is_direct, hop) = (is_flow, is_flow, Some(down));
+        call.sides[1] = Side { hop, places, is_next_hop, is_direct, ..Side::default() };
+    }
+
+    /// Sends a long request by UDP, and all others of the same connection, if nothing has come from its
+    /// host: a host may accept connections that no program serves.
+    pub(super) fn leave_silent(&mut self, now: Time, id: TransactionId, media: &mut impl Media) {
+        let Some(pending) = self.pending.get(&id).filter(|p| p.is_long) else { return };
+        let (remote, sent) = (pending.down.remote, pending.sent);
+        let Some(connection) = pending.down.connection else { return };
+        if !self.transactions.is_unanswered(id) || !self.hops.is_silent(sent, connection) {
+            return;
+        }
+        self.hops.takes_only_udp(now, connection);
+        for id in self.transactions.by_connection(connection) {
+            self.by_datagram(now, id, media);
+        }
+        if self.transactions.by_connection(connection).is_empty() {
+            self.hops.closed(connection);
+        }
+        self.events.push_back(Event::Silent(remote, connection, true));
+    }
+
+    /// Reports a host from which nothing has come on a connection that a request required.
+    pub(super) fn note_silence(&mut self, id: TransactionId) {
+        let Some(pending) = self.pending.get(&id) else { return };
+        if let Some(connection) = pending.down.connection
+            && self.hops.is_silent(pending.sent, connection)
+        {
+            self.events.push_back(Event::Silent(pending.down.remote, connection, false));
+        }
     }
 
     /// Sends a request on, by a connection if it is too long for a datagram and the next hop may take
@@ -266,6 +318,10 @@ impl Gateway {
         let Start::Request { method, .. } = message.start() else { return Ok(()) };
         let mut edit = Edit::new(message);
         routed.apply(&mut edit);
+        // Only gateways tell each other why they end a call.
+        if ![&from, &down].iter().all(|hop| self.config.trusts(hop.remote.ip())) {
+            edit.remove(Name::Ended);
+        }
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
         let is_secure = routed.is_secure(message);
         match method {
@@ -312,7 +368,7 @@ impl Gateway {
         self.hops.used(&down);
         match self.transactions.forward(now, id, down, bytes) {
             true => Ok(()),
-            false => Err(NotSent::Refused(too_large())),
+            false => Err(NotSent::Refused(grows_too_large())),
         }
     }
 

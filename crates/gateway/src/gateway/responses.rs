@@ -1,6 +1,6 @@
 //! Forwarding of responses, and of the ACK that completes an INVITE.
 
-use super::{CallOutcome, Event, Gateway, Kind, Pending, hung_up};
+use super::{CallOutcome, Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds};
 use crate::calls::{CallId, DescriptionError, OfferAnswerState, OfferOutcome, shown};
 use crate::dialog::{DialogEnd, session_interval};
@@ -292,11 +292,17 @@ impl Gateway {
                     if has_expired { CallOutcome::Unanswered } else { CallOutcome::Refused(code) };
                 self.end_unanswered(&pending.passes, why, media);
             }
-            (Kind::Bye, 200..300) => self.end(&pending.passes, hung_up(&pending.passes), media),
-            // If the other end can't be reached, the sender has still hung up (RFC 3261, 15.1.1).
-            // Other failures leave the call as it was.
-            (Kind::Bye, 408 | 481 | 502..=504) if self.is_of_end(pending) => {
-                self.end(&pending.passes, hung_up(&pending.passes), media);
+            (Kind::Bye, 200..300) => self.end(&pending.passes, pending.hung_up(), media),
+            // It is repeated with credentials, unless it is another gateway's.
+            (Kind::Bye, 401 | 407) if self.is_of_end(pending) && pending.told.is_none() => {
+                for &(id, side) in &pending.passes {
+                    let Some(call) = self.calls.get_mut(id) else { continue };
+                    call.hanging_up = call.hanging_up.or(Some((now, side)));
+                }
+            }
+            // Whatever the other end answers, the sender has hung up (RFC 3261, 15.1.1).
+            (Kind::Bye, 300..) if self.is_of_end(pending) => {
+                self.end(&pending.passes, pending.hung_up(), media);
             }
             // The other end is known only now.
             (Kind::Resuming, 200..300) => {

@@ -2,7 +2,9 @@
 //!
 //! The delay is that of Moon, Kurose and Towsley (1998), as in `trunkline_media::playout::adaptive`:
 //! the quantile of the latest packets' delays. Here it also follows a clock that is slow or fast,
-//! and is at least as long as two packets.
+//! and is at least as long as two packets. Packets that all come too late for some time show that the
+//! sender's clock has another relation to ours, for example after a pause without timestamps: what was
+//! known before is forgotten.
 
 use core::time::Duration;
 use trunkline_base::Time;
@@ -11,24 +13,32 @@ use trunkline_base::Time;
 const LATE_ONE_IN: u32 = 100;
 /// Least time that a packet waits in a phone, above the fastest: that of two usual packets, the least
 /// that jitter buffers have.
-const LEAST: i64 = 40 * BIN;
+pub(super) const LEAST: i64 = 40 * MS;
 /// The same until enough packets have come to know the quantile.
-const INITIAL: i64 = 100 * BIN;
-/// Time that a phone waits longer than the quantile, so that packets which come ever later, from a
-/// sender that drifts, are still in time until it chooses again.
-const MARGIN: i64 = 5 * BIN;
+const INITIAL: i64 = 100 * MS;
 /// Time after which a phone chooses again in speech that never pauses.
 const AGAIN: Duration = Duration::from_millis(250);
+/// How many such times have the fastest packet above which a phone waits: 2 s, so that it follows a
+/// sender whose clock drifts by some milliseconds in a second.
+const RECENT: usize = 8;
+/// Time for which all packets must come too late, and their least number, before the old delays are
+/// forgotten. A burst after a pause in the network is shorter.
+const SHIFTED: Duration = Duration::from_millis(100);
+const SHIFTED_PACKETS: u32 = 3;
+/// Time by which all of them must be too late. If it is less, as many must be late as the quantile
+/// needs.
+const FAR: i64 = 100 * MS;
 
+const MS: i64 = 1_000_000;
 /// Nanoseconds that a bin of the histogram covers.
-const BIN: i64 = 1_000_000;
+const BIN: i64 = 2 * MS;
 const BINS: usize = 512;
 /// The latest packets count, in as many blocks, each of as many packets.
 const BLOCKS: usize = 5;
 const BLOCK: u32 = 2_000;
 /// Bin in which a new stream begins, and the one to which the fastest packet may rise.
-const FIRST: i64 = 64;
-const HIGH: i64 = 320;
+const FIRST: i64 = 32;
+const HIGH: i64 = 160;
 
 /// Times in which a fastest packet is sought to find the drift of a clock, and how many are kept.
 const SAMPLE: Duration = Duration::from_secs(5);
@@ -47,7 +57,43 @@ pub(super) struct Playout {
     /// The delay at which packets are played, since when, and when to choose anew.
     delay: i64,
     chosen: Time,
+    /// Least delays in the latest times of [`AGAIN`], the newest first.
+    recent: [i64; RECENT],
+    /// Time that the fastest of the latest packets has to wait, so that the others are in time.
+    wait: i64,
+    /// Whether the sender's clock has shifted: then the first packets do not wait longer.
+    has_shifted: bool,
+    /// The latest packets, if all were too late.
+    late: Option<LateRun>,
     drift: Drift,
+}
+
+/// Packets in a row that were all too late.
+#[derive(Clone, Copy, Debug)]
+struct LateRun {
+    since: Time,
+    count: u32,
+    /// The least of their delays.
+    least: i64,
+}
+
+impl LateRun {
+    fn new(since: Time, delay: i64) -> LateRun {
+        LateRun { since, count: 0, least: delay }
+    }
+
+    fn with(self, delay: i64) -> LateRun {
+        LateRun { count: self.count.saturating_add(1), least: self.least.min(delay), ..self }
+    }
+}
+
+/// Fate of a packet at a phone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Played {
+    /// Whether the packet came too late.
+    pub is_late: bool,
+    /// Nanoseconds that the fastest packets have to wait, so that the others are in time.
+    pub wait: i64,
 }
 
 impl Default for Playout {
@@ -59,6 +105,10 @@ impl Default for Playout {
             origin: 0,
             delay: 0,
             chosen: Time::ZERO,
+            recent: [i64::MAX; RECENT],
+            wait: 0,
+            has_shifted: false,
+            late: None,
             drift: Drift::default(),
         }
     }
@@ -67,20 +117,44 @@ impl Default for Playout {
 impl Playout {
     /// Begins with another stream.
     pub fn restart(&mut self) {
+        self.forget();
+        (self.drift, self.has_shifted) = (Drift::default(), false);
+    }
+
+    fn forget(&mut self) {
         if self.known() > 0 {
             self.blocks.iter_mut().for_each(|block| block.fill(0));
         }
-        (self.counts, self.block, self.drift) = ([0; BLOCKS], 0, Drift::default());
+        (self.counts, self.block) = ([0; BLOCKS], 0);
+        (self.recent, self.late) = ([i64::MAX; RECENT], None);
     }
 
-    /// Takes a packet that arrived at `at` after `delay`; `begins` if it begins a talkspurt. Returns
-    /// whether it came too late.
-    pub fn take(&mut self, at: Time, delay: i64, begins: bool) -> bool {
+    /// Takes a packet that arrived at `at` after `delay`; `begins` if it begins a talkspurt.
+    pub fn take(&mut self, at: Time, delay: i64, begins: bool) -> Played {
         let is_first = self.known() == 0;
         let delay = self.drift.remove(at, delay);
         if is_first {
             self.origin = delay - FIRST * BIN;
         }
+        self.add(delay);
+        let mut is_late = !is_first && delay > self.delay;
+        let run = self.late.filter(|_| is_late).unwrap_or(LateRun::new(at, delay)).with(delay);
+        if is_late && self.is_shift(at, run) {
+            self.shift_base(at, delay, run);
+            is_late = false;
+        } else {
+            // Few packets that all come too late may be a shift, which is to be seen first.
+            let may_shift = is_late && at.since(run.since) < SHIFTED;
+            if is_first || !may_shift && (begins || at.since(self.chosen) >= AGAIN) {
+                self.choose(at);
+                is_late = delay > self.delay;
+            }
+        }
+        self.late = is_late.then_some(run);
+        Played { is_late, wait: self.wait }
+    }
+
+    fn add(&mut self, delay: i64) {
         if self.counts[self.block] == BLOCK {
             self.turn();
         }
@@ -90,10 +164,29 @@ impl Playout {
         let bin = ((delay - self.origin) / BIN).min(BINS as i64 - 1);
         self.blocks[self.block][bin as usize] += 1;
         self.counts[self.block] += 1;
-        if is_first || begins || at.since(self.chosen) >= AGAIN {
-            self.choose(at);
-        }
-        delay > self.delay
+        self.recent[0] = self.recent[0].min(delay);
+    }
+
+    /// Whether packets up to `at` that all came too late show that the old delays no longer hold.
+    fn is_shift(&self, at: Time, run: LateRun) -> bool {
+        let is_far = run.least - self.delay > FAR && run.count > SHIFTED_PACKETS;
+        let common = (self.known() / LATE_ONE_IN).max(SHIFTED_PACKETS);
+        at.since(run.since) >= SHIFTED && (is_far || run.count > common)
+    }
+
+    /// Begins anew with the delays of the latest packets.
+    fn shift_base(&mut self, at: Time, delay: i64, run: LateRun) {
+        self.drift.shift(run.least - self.recent_least(), run.since);
+        self.forget();
+        self.has_shifted = true;
+        self.origin = run.least - FIRST * BIN;
+        self.add(run.least);
+        self.add(delay);
+        self.choose(at);
+    }
+
+    fn recent_least(&self) -> i64 {
+        self.recent.into_iter().min().unwrap_or(i64::MAX)
     }
 
     fn known(&self) -> u32 {
@@ -129,18 +222,29 @@ impl Playout {
     }
 
     fn choose(&mut self, at: Time) {
-        self.chosen = at;
         let known = self.known();
         let mut rest = known / LATE_ONE_IN;
-        let slowest = (0..BINS).rev().find(|&n| {
+        let mut quantile = self.origin + BIN;
+        for n in (0..BINS).rev() {
             let count: u32 = self.blocks.iter().map(|block| u32::from(block[n])).sum();
-            let is_it = count > rest;
-            rest = rest.saturating_sub(count);
-            is_it
-        });
-        let least = if known < LATE_ONE_IN { INITIAL } else { LEAST };
-        let quantile = (slowest.unwrap_or(0) as i64 + 1) * BIN + MARGIN;
-        self.delay = self.origin + quantile.max(self.fastest() * BIN + least);
+            if count > rest {
+                // As if the packets of a bin were spread evenly over it.
+                let above = BIN * i64::from(rest) / i64::from(count);
+                quantile = self.origin + (n as i64 + 1) * BIN - above;
+                break;
+            }
+            rest -= count;
+        }
+        let fastest = self.recent_least();
+        let needed = quantile.max(fastest + LEAST);
+        let is_new = known < LATE_ONE_IN && !self.has_shifted;
+        self.delay = if is_new { quantile.max(fastest + INITIAL) } else { needed };
+        self.wait = needed - fastest;
+        if at.since(self.chosen) >= AGAIN {
+            self.recent.rotate_right(1);
+            self.recent[0] = i64::MAX;
+        }
+        self.chosen = at;
     }
 }
 
@@ -189,6 +293,14 @@ impl Drift {
     fn total_at(&self, at: Time) -> i64 {
         let nanos = i128::from(at.since(self.until).as_nanos() as u64);
         self.total + (i128::from(self.rate) * nanos / 1_000_000_000) as i64
+    }
+
+    /// Moves what is known by `by`, by which all packets since `from` have come later without a drift.
+    fn shift(&mut self, by: i64, from: Time) {
+        self.samples[..self.count].iter_mut().for_each(|least| *least += by);
+        if self.since.is_none_or(|since| since < from) {
+            self.least += by;
+        }
     }
 
     fn add(&mut self, least: i64) {

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use std::time::Duration;
-use trunkline_gateway::{CallOutcome, Config, Event};
+use trunkline_gateway::{CallOutcome, CallSelection, Config, Event};
 use trunkline_sip::{Message, Name};
 
 const G: &str = "10.1.0.1:5060";
@@ -25,6 +25,10 @@ fn with(body_of_a: &str, body_of_b: &str, extra: &str, config: Config) -> World 
 
 fn call() -> World {
     with(&sdp("10.1.0.9:4000"), &sdp("10.1.0.20:5000"), "", config(1, G))
+}
+
+fn named(name: &str) -> CallSelection {
+    CallSelection::Named(name.to_owned())
 }
 
 fn outcomes(world: &World) -> Vec<CallOutcome> {
@@ -96,7 +100,7 @@ fn an_end_that_does_not_answer_its_bye_is_told_again_and_then_left() {
     for answer in ["481 Call/Transaction Does Not Exist", "408 Request Timeout", ""] {
         let mut world = call();
         let site = &mut world.sites[0];
-        assert_eq!(site.gateway.hang_up(world.now, Some("call"), &mut site.board), 1);
+        assert_eq!(site.gateway.hang_up(world.now, &named("call"), &mut site.board), 1);
         world.run();
         let bye = world.read(A.at, "BYE");
         if answer.is_empty() {
@@ -116,9 +120,9 @@ fn an_end_that_does_not_answer_its_bye_is_told_again_and_then_left() {
 fn only_the_call_that_is_meant_is_ended() {
     let mut world = call();
     let site = &mut world.sites[0];
-    assert_eq!(site.gateway.hang_up(world.now, Some("another"), &mut site.board), 0);
+    assert_eq!(site.gateway.hang_up(world.now, &named("another"), &mut site.board), 0);
     assert_eq!(site.gateway.stats().live, 1);
-    assert_eq!(site.gateway.hang_up(world.now, None, &mut site.board), 1);
+    assert_eq!(site.gateway.hang_up(world.now, &CallSelection::All, &mut site.board), 1);
     world.run();
     hear_byes(&mut world);
 }
@@ -142,6 +146,8 @@ fn a_stop_tells_all_ends_unless_it_is_not_wanted() {
             // The call that rings is refused and cancelled.
             assert_eq!(world.mail_of(A.at), ["BYE", "503"]);
             assert_eq!(world.mail_of(B.at), ["BYE", "CANCEL"]);
+            let ended = B.response(&invite, "487 Request Terminated", "");
+            world.send(B.at, G, &ended.replace("Call-ID: call", "Call-ID: ring"));
             hear_byes(&mut world);
         } else {
             assert_eq!((world.mail_of(A.at), world.mail_of(B.at)), (vec![], vec![]));
@@ -175,7 +181,7 @@ fn proxies_on_the_way_are_passed() {
     world.send(p2, G, &answer);
     world.read(p1, "200");
     let site = &mut world.sites[0];
-    site.gateway.hang_up(world.now, None, &mut site.board);
+    site.gateway.hang_up(world.now, &CallSelection::All, &mut site.board);
     world.run();
     for (proxy, target) in [(p1, "sip:a@10.1.0.9:5060"), (p2, "sip:b@10.1.0.20:5060")] {
         let bye = world.read(proxy, "BYE");

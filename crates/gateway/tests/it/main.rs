@@ -8,6 +8,8 @@ mod challenge;
 mod common;
 mod ending;
 mod hostile;
+mod large;
+mod late;
 mod offers;
 mod quality;
 mod unexpected_source;

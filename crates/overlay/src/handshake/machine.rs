@@ -7,7 +7,7 @@ use super::message::{Initiation, MAX_PATH, Payload, Query, echo_of};
 use super::neighbour::{Attempt, Live, Neighbour};
 use super::receive::Pending;
 use super::stats::{HandshakeStats, RefusedHandshake};
-use crate::arena::Ends;
+use crate::arena::{Ends, OwnAddresses};
 use crate::identity::noise::{NEIGHBOURS, Static};
 use crate::identity::{Certificate, DhKey, Identity, MacKey, PublicKey, Trust};
 use crate::link::LinkId;
@@ -407,6 +407,13 @@ impl Handshakes {
         let configured = neighbour.peer.address;
         self.by_address.retain(|a, l| *l != link || Some(*a) == configured);
         self.by_address.insert(address, link);
+    }
+
+    /// Binds a link to own addresses, or to none: the neighbour's initiations to others are refused.
+    pub fn bind(&mut self, link: LinkId, own: Option<OwnAddresses>) {
+        if let Some(neighbour) = self.neighbours.get_mut(&link) {
+            neighbour.own = own;
+        }
     }
 
     /// Begins a handshake with a neighbour that may be at `address` instead of where it was.

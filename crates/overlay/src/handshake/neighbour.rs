@@ -3,6 +3,7 @@
 use super::freshness::{Latest, NONCE};
 use super::machine::Peer;
 use super::message::{COOKIE, ECHO};
+use crate::arena::OwnAddresses;
 use crate::identity::noise::Handshake;
 use crate::identity::{Certificate, DhKey, MacKey};
 use crate::wire::{Incarnation, ReceiverIndex};
@@ -49,6 +50,8 @@ pub(super) struct Live {
 #[derive(Debug)]
 pub(super) struct Neighbour {
     pub peer: Peer,
+    /// The own addresses that it may call, if its link is bound to some.
+    pub own: Option<OwnAddresses>,
     /// This end's start, from which it numbers its packets to the neighbour.
     pub incarnation: Incarnation,
     /// The neighbour's key, configured or from `certificate`.
@@ -97,6 +100,7 @@ impl Neighbour {
     /// Creates a neighbour; `rate` limits its initiations.
     pub fn new(peer: Peer, incarnation: Incarnation, rate: Rate, now: Time) -> Neighbour {
         let mut neighbour = Neighbour {
+            own: None,
             incarnation,
             address: peer.address,
             key: None,

@@ -292,6 +292,10 @@ impl Handshakes {
                 Some(certificate)
             }
         };
+        // Not earlier: only the neighbour itself is told.
+        if neighbour.own.as_ref().is_some_and(|own| !own.include(&opened.ends)) {
+            return Err(RefusedHandshake::OtherPath);
+        }
         let behind = match &mut neighbour.latest {
             Some(latest) => match latest.judge(now, key, payload, &mut self.entropy) {
                 Freshness::Challenge(nonce) => return self.challenge(now, opened, &nonce),

@@ -35,11 +35,13 @@ pub enum RefusedHandshake {
     Simultaneous,
     /// A query to a node that has no certificate.
     NoCertificate,
+    /// The link is bound to own addresses, and the neighbour has called another one.
+    OtherPath,
 }
 
 impl RefusedHandshake {
     /// Every reason, in the order of the enum.
-    pub const ALL: [RefusedHandshake; 15] = [
+    pub const ALL: [RefusedHandshake; 16] = [
         RefusedHandshake::Malformed,
         RefusedHandshake::BadMac,
         RefusedHandshake::NoCookie,
@@ -55,6 +57,7 @@ impl RefusedHandshake {
         RefusedHandshake::Version,
         RefusedHandshake::Simultaneous,
         RefusedHandshake::NoCertificate,
+        RefusedHandshake::OtherPath,
     ];
 
     /// The reason as a metric label.
@@ -75,6 +78,7 @@ impl RefusedHandshake {
             RefusedHandshake::Version => "version",
             RefusedHandshake::Simultaneous => "simultaneous",
             RefusedHandshake::NoCertificate => "no_certificate",
+            RefusedHandshake::OtherPath => "other_path",
         }
     }
 }

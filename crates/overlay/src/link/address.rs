@@ -33,12 +33,16 @@
 //! The end at this node is where the neighbour first used a session that it began: it chose that
 //! destination, and a firewall in front of it may let nothing through from another. This end keeps
 //! it until the link goes down, and leaves the choice to the routes of its host otherwise.
+//!
+//! A link may be bound to own addresses. What arrives elsewhere is the neighbour's and is taken, but
+//! makes no path: its source is no candidate, and a challenge is not answered there, so that a
+//! neighbour that still sends there follows this end to the address that it sends from.
 
 use super::{ASK_FACTOR, Link, SMALLEST_HEADERS};
-use crate::arena::{Ends, TxArena};
+use crate::arena::{Ends, OwnAddresses, TxArena};
 use crate::counters::DropReason;
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, PATH_FRAME_LEN, PathFrame, Seal};
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use rand::RngExt;
 use rand::rngs::ChaCha20Rng;
@@ -66,6 +70,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Extra time for the present address's response, compared with the candidate's: three more
 /// challenges, so that one lost datagram does not decide.
 const WAIT: Duration = Duration::from_millis(300);
+/// Time without an envelope by a path that is not the link's after which there are none.
+const ASTRAY: Duration = Duration::from_secs(2);
 /// Longest round trip that is added to that time.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(200);
 
@@ -81,10 +87,20 @@ pub(super) struct State {
     answered: Option<SocketAddr>,
     /// A challenge from the neighbour that this end still has to answer, and its source.
     owed: Option<(SocketAddr, [u8; 8])>,
-    /// Source address of the last envelope.
+    /// Source address of the last envelope, if that came by a path that the link may use.
     last: Option<SocketAddr>,
+    astray: Option<Astray>,
     /// Whether control still has to be notified of the present address.
     moved: bool,
+}
+
+/// Envelopes of the neighbour that arrive at an own address to which the link is not bound.
+#[derive(Clone, Copy, Debug)]
+struct Astray {
+    own: IpAddr,
+    /// Time since when none has arrived by a path that the link may use.
+    since: Time,
+    last: Time,
 }
 
 /// A candidate that did not respond.
@@ -171,6 +187,12 @@ impl Link {
     /// highest so far; `first`: it is the first to use its session.
     pub(super) fn locate(&mut self, at: Time, ends: Ends, len: usize, newest: bool, first: bool) {
         let from = ends.remote;
+        if !self.is_bound_to(&ends) {
+            return self.went_astray(at, &ends);
+        }
+        if let Some(astray) = self.place.astray.as_mut().filter(|_| newest) {
+            astray.since = at;
+        }
         let round_trip = self.monitor.rtt().get();
         let spacing = round_trip.map_or(SPACING, |rtt| SPACING.min(2 * rtt + ANSWER));
         let answered = self.place.answered.take_if(|_| first);
@@ -211,6 +233,54 @@ impl Link {
             candidate.came += len + SMALLEST_HEADERS;
             candidate.heard = at;
         }
+    }
+
+    /// Binds the link to own addresses, or to none.
+    pub(crate) fn bind(&mut self, own: Option<OwnAddresses>) {
+        self.own = own;
+        self.forget_astray();
+        let is_mine = |ip| self.own.as_ref().is_none_or(|own| own.iter().any(|own| own == ip));
+        if self.local.and_then(|local| local.ip).is_some_and(|ip| !is_mine(ip)) {
+            self.set_local(None);
+        }
+    }
+
+    /// Whether a path with these ends may be the link's.
+    pub(super) fn is_bound_to(&self, ends: &Ends) -> bool {
+        self.own.as_ref().is_none_or(|own| own.include(ends))
+    }
+
+    /// Handles an envelope by a path that is not the link's.
+    fn went_astray(&mut self, at: Time, ends: &Ends) {
+        let any: IpAddr = match ends.remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let own = ends.local.and_then(|local| local.ip).unwrap_or(any);
+        let place = &mut self.place;
+        place.last = None;
+        let before = place.astray.filter(|before| at < before.last + ASTRAY);
+        self.has_moved |= before.is_none();
+        let since = before.map_or(at, |before| before.since);
+        place.astray = Some(Astray { own, since, last: at });
+    }
+
+    /// Own address that the neighbour's envelopes arrive at, and since when no other, if the link is
+    /// not bound to that: the neighbour takes another path to this node than this node to it.
+    /// [`Node::next_moved`](crate::node::Node::next_moved) tells when that begins.
+    pub fn astray(&self, now: Time) -> Option<(IpAddr, Time)> {
+        let astray = self.place.astray.filter(|astray| now < astray.last + ASTRAY)?;
+        Some((astray.own, astray.since))
+    }
+
+    /// Forgets where the neighbour's envelopes arrived.
+    pub(super) fn forget_astray(&mut self) {
+        self.place.astray = None;
+    }
+
+    /// The own addresses that the link is bound to, if it is bound.
+    pub fn own(&self) -> Option<&OwnAddresses> {
+        self.own.as_ref()
     }
 
     /// Sets another address to find the neighbour at; false if the link has that address.
@@ -297,7 +367,10 @@ impl Link {
         }
         match frame {
             PathFrame::Challenge(data) => {
-                self.place.owed = self.place.last.map(|from| (from, data));
+                // One by a path that is not the link's must not replace another one.
+                if let Some(from) = self.place.last {
+                    self.place.owed = Some((from, data));
+                }
             }
             // Accepted from any source: it shows that the neighbour received the challenge.
             PathFrame::Response(data) => {

@@ -5,6 +5,11 @@
 //! had a link of its own. Packets leave in the order of these numbers, so that sources with packets
 //! waiting send equally many bytes, and one that sends less waits behind at most one packet of each
 //! of the others.
+//!
+//! The flows of a source have the same order among themselves, on a scale of their source's own.
+//! Packets of a flow that has had no more than the source's other flows are numbered as if the
+//! source had sent only such packets. All of them count for the source, so that its flows decide
+//! only among themselves.
 
 use super::turns::Assignment;
 use core::time::Duration;
@@ -13,24 +18,50 @@ use trunkline_base::Time;
 /// Time over which the pace is measured.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// Buckets of sources, and places in each. A full bucket forgets the source that has sent least.
+/// Buckets of sources and of flows, and places in each. A full bucket forgets the record that ends
+/// first.
 const BUCKETS: usize = 64;
 const PLACES: usize = 4;
 
+/// Bytes by which a flow may be ahead of its source's others: about one packet.
+const LEAD: u64 = 1_500;
+
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct Source {
     id: u32,
-    /// Where the bytes of the source end.
+    /// Where its bytes end, and those of the flows that are not ahead of others.
     end: u64,
+    even_end: u64,
+    /// On the scale of its flows: start of the last packet that has left, and the highest end.
+    position: u64,
+    highest: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    hash: u64,
+    /// Where its bytes end on its source's scale.
+    end: u64,
+}
+
+/// The place of a packet in the order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub number: u64,
+    /// Where the bytes of its flow before it end, on its source's scale.
+    pub start: u64,
 }
 
 /// The numbers of sources' packets.
 #[derive(Debug)]
 pub(super) struct FairOrder {
-    records: Box<[[Record; PLACES]; BUCKETS]>,
+    sources: Box<[[Source; PLACES]; BUCKETS]>,
+    flows: Box<[[Flow; PLACES]; BUCKETS]>,
     /// Number of the last packet that has left, and the highest end.
     position: u64,
     highest: u64,
+    /// The highest end on any source's scale.
+    highest_of_flows: u64,
     /// Position at an earlier time, and the bytes per second by which it has advanced before.
     sample: (Time, u64),
     pace: u64,
@@ -39,10 +70,13 @@ pub(super) struct FairOrder {
 
 impl FairOrder {
     pub fn new(secret: u64) -> FairOrder {
+        let source = Source { id: 0, end: 0, even_end: 0, position: 0, highest: 0 };
         FairOrder {
-            records: Box::new([[Record { id: 0, end: 0 }; PLACES]; BUCKETS]),
+            sources: Box::new([[source; PLACES]; BUCKETS]),
+            flows: Box::new([[Flow { hash: 0, end: 0 }; PLACES]; BUCKETS]),
             position: 0,
             highest: 0,
+            highest_of_flows: 0,
             sample: (Time::ZERO, 0),
             pace: 0,
             assignment: Assignment(secret),
@@ -55,30 +89,54 @@ impl FairOrder {
         (self.sample, self.pace) = ((now, self.position), 0);
     }
 
-    /// The number of a packet of `cost` bytes from the source `id`.
-    pub fn number(&mut self, id: u32, cost: usize) -> u64 {
-        let position = self.position;
-        let record = self.record(id);
-        let start = record.end.max(position);
-        record.end = start + cost as u64;
-        self.highest = self.highest.max(start + cost as u64);
-        start
+    /// The place of a packet of `cost` bytes from the source `id`, of the flow with this hash.
+    pub fn place(&mut self, id: u32, flow: u64, cost: usize) -> Place {
+        let (position, cost) = (self.position, cost as u64);
+        let (at, n) = self.find_source(id);
+        let mut source = self.sources[at][n];
+        if source.end <= position {
+            source.position = source.highest;
+        }
+        let flow = self.flow(flow);
+        let first = flow.end.max(source.position);
+        flow.end = first + cost;
+        source.highest = source.highest.max(first + cost);
+        self.highest_of_flows = self.highest_of_flows.max(first + cost);
+
+        let start = source.end.max(position);
+        source.end = start + cost;
+        self.highest = self.highest.max(start + cost);
+        let mut number = start;
+        if first <= source.position + LEAD {
+            number = source.even_end.max(position);
+            source.even_end = number + cost;
+        }
+        self.sources[at][n] = source;
+        Place { number, start: first }
     }
 
-    /// How long a packet of the source `id` would wait behind the source's others; zero until the
-    /// pace is known.
-    pub fn wait(&mut self, id: u32) -> Duration {
+    /// How long a packet of the source `id`, of the flow with this hash, would wait behind the
+    /// source's others; zero until the pace is known.
+    pub fn wait(&mut self, id: u32, flow: u64) -> Duration {
         let (position, pace) = (self.position, self.pace);
         if pace == 0 {
             return Duration::ZERO;
         }
-        let ahead = self.record(id).end.saturating_sub(position);
+        let (at, n) = self.find_source(id);
+        let source = self.sources[at][n];
+        let is_even = self.flow(flow).end <= source.position + LEAD;
+        let end = if is_even { source.even_end } else { source.end };
+        let ahead = end.saturating_sub(position);
         Duration::from_nanos(ahead.saturating_mul(1_000_000_000) / pace)
     }
 
-    /// Notes that the packet with this number leaves.
-    pub fn leaves(&mut self, now: Time, number: u64) {
-        self.position = self.position.max(number);
+    /// Notes that the packet with this place leaves.
+    pub fn leaves(&mut self, now: Time, id: u32, place: Place) {
+        self.position = self.position.max(place.number);
+        let bucket = &mut self.sources[self.assignment.source(id) % BUCKETS];
+        if let Some(source) = bucket.iter_mut().find(|source| source.id == id) {
+            source.position = source.position.max(place.start);
+        }
         let (then, before) = self.sample;
         let time = now.since(then);
         if time >= SAMPLE {
@@ -88,16 +146,34 @@ impl FairOrder {
         }
     }
 
-    fn record(&mut self, id: u32) -> &mut Record {
-        let bucket = &mut self.records[self.assignment.source(id) % BUCKETS];
-        let known = bucket.iter().position(|record| record.id == id);
-        let least = || bucket.iter().zip(0..).min_by_key(|(record, _)| record.end);
-        let n = known.or_else(|| least().map(|(_, n)| n)).unwrap_or(0);
+    /// Bucket and place of a source's record.
+    fn find_source(&mut self, id: u32) -> (usize, usize) {
+        let at = self.assignment.source(id) % BUCKETS;
+        let bucket = &mut self.sources[at];
+        if let Some(n) = bucket.iter().position(|source| source.id == id) {
+            return (at, n);
+        }
+        let n = least(bucket, |source| source.end);
+        // None of its flows is ahead of another.
+        let local = self.highest_of_flows;
+        bucket[n] = Source { id, end: 0, even_end: 0, position: local, highest: local };
+        (at, n)
+    }
+
+    fn flow(&mut self, hash: u64) -> &mut Flow {
+        let bucket = &mut self.flows[hash as usize % BUCKETS];
+        let known = bucket.iter().position(|flow| flow.hash == hash);
+        let n = known.unwrap_or_else(|| least(bucket, |flow| flow.end));
         if known.is_none() {
-            bucket[n] = Record { id, end: 0 };
+            bucket[n] = Flow { hash, end: 0 };
         }
         &mut bucket[n]
     }
+}
+
+/// Index of the record that ends first.
+fn least<T>(bucket: &[T; PLACES], end: impl Fn(&T) -> u64) -> usize {
+    bucket.iter().zip(0..).min_by_key(|(record, _)| end(record)).map_or(0, |(_, n)| n)
 }
 
 #[cfg(test)]
@@ -105,26 +181,29 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Bytes that each source sends over a link of 1 byte/µs, where each offers packets of a size in
-    /// bytes at a distance in microseconds.
-    fn shares(sources: &[(u32, u64, u64)]) -> Vec<u64> {
+    /// Bytes that each flow sends over a link of 1 byte/µs, where each has a source, and offers
+    /// packets of a size in bytes at a distance in microseconds. Those that would wait for more than
+    /// 50 ms are refused.
+    fn shares(flows: &[(u32, u64, u64)], seconds: u64) -> Vec<u64> {
         let mut fair = FairOrder::new(7);
         let mut queue = BTreeSet::new();
-        let mut sent = vec![0; sources.len()];
+        let mut sent = vec![0; flows.len()];
         let mut free = 0;
-        for us in 0..2_000_000u64 {
+        for us in 0..seconds * 1_000_000 {
             let now = Time::from_nanos(1_000 * us);
-            for (n, &(id, size, every)) in sources.iter().enumerate() {
-                if us % every == 0 {
-                    queue.insert((fair.number(id, size as usize), us, n));
+            for (n, &(id, size, every)) in flows.iter().enumerate() {
+                let hash = 100 + n as u64;
+                if us % every == 0 && fair.wait(id, hash) < Duration::from_millis(50) {
+                    let Place { number, start } = fair.place(id, hash, size as usize);
+                    queue.insert((number, us, n, start));
                 }
             }
             if us >= free
-                && let Some((number, _, n)) = queue.pop_first()
+                && let Some((number, _, n, start)) = queue.pop_first()
             {
-                fair.leaves(now, number);
-                sent[n] += sources[n].1;
-                free = us + sources[n].1;
+                fair.leaves(now, flows[n].0, Place { number, start });
+                sent[n] += flows[n].1;
+                free = us + flows[n].1;
             }
         }
         sent
@@ -133,7 +212,7 @@ mod tests {
     #[test]
     fn sources_share_equally_what_others_leave() {
         // A tenth of the link, beside one that fills it and one that fills it four times.
-        let sent = shares(&[(1, 100, 1_000), (2, 1_000, 1_000), (3, 500, 125)]);
+        let sent = shares(&[(1, 100, 1_000), (2, 1_000, 1_000), (3, 500, 125)], 2);
         assert_eq!(sent[0], 200_000, "{sent:?}");
         for n in [1, 2] {
             assert!((890_000..910_000).contains(&sent[n]), "{sent:?}");
@@ -141,11 +220,48 @@ mod tests {
     }
 
     #[test]
+    fn flows_of_a_source_share_what_it_has() {
+        // One source has half of the link. A tenth of it is for the flow that needs no more; the
+        // others share the rest, though one of them offers five times as much as the other.
+        let flows = [(1, 1_000, 1_000), (2, 100, 2_000), (2, 1_000, 1_000), (2, 1_000, 200)];
+        // Packets of before the pace is known take turns beside those that come later.
+        let (early, all) = (shares(&flows, 2), shares(&flows, 4));
+        let sent: Vec<_> = all.iter().zip(early).map(|(all, early)| all - early).collect();
+        for (sent, share) in sent.iter().zip([1_000_000, 100_000, 450_000, 450_000]) {
+            assert!(sent.abs_diff(share) <= share / 50, "{sent} and not {share}");
+        }
+    }
+
+    #[test]
+    fn many_flows_of_a_source_have_no_more_than_its_share() {
+        // Each of the packets is of another flow.
+        let mut fair = FairOrder::new(7);
+        let (mut queue, mut sent, mut flow) = (BTreeSet::new(), [0; 2], 0);
+        for ms in 0..1_000 {
+            for (id, packets) in [(1, 1), (2, 8)] {
+                for _ in 0..packets {
+                    flow += 1;
+                    let hash = if id == 1 { 1 } else { Assignment(3).flow((flow, 0)) };
+                    let Place { number, start } = fair.place(id, hash, 500);
+                    queue.insert((number, flow, id, start));
+                }
+            }
+            // Two packets a millisecond.
+            for _ in 0..2 {
+                let Some((number, _, id, start)) = queue.pop_first() else { continue };
+                fair.leaves(Time::from_millis(ms), id, Place { number, start });
+                sent[id as usize - 1] += 1;
+            }
+        }
+        assert!(sent[0] >= 995, "{sent:?}");
+    }
+
+    #[test]
     fn many_sources_of_a_packet_each_are_served_in_the_order_of_arrival() {
         let mut fair = FairOrder::new(7);
-        fair.number(5, 10_000);
+        fair.place(5, 5, 10_000);
         for id in 1_000..5_096 {
-            assert_eq!(fair.number(id, 100), 0);
+            assert_eq!(fair.place(id, id.into(), 100).number, 0);
         }
     }
 
@@ -154,17 +270,17 @@ mod tests {
         let mut fair = FairOrder::new(7);
         fair.restart(Time::ZERO);
         for n in 0..100u64 {
-            let number = fair.number(1, 1_000);
-            assert_eq!(fair.wait(1), Duration::ZERO);
+            let place = fair.place(1, 1, 1_000);
+            assert_eq!(fair.wait(1, 1), Duration::ZERO);
             if n < 50 {
-                fair.leaves(Time::from_millis(n), number);
+                fair.leaves(Time::from_millis(n), 1, place);
             }
         }
         // 1,000 bytes a millisecond, and 51,000 of them wait.
-        fair.leaves(Time::from_millis(50), 50_000);
-        assert_eq!(fair.wait(1), Duration::from_millis(50));
-        assert_eq!(fair.wait(2), Duration::ZERO);
+        fair.leaves(Time::from_millis(50), 1, Place { number: 50_000, start: 50_000 });
+        assert_eq!(fair.wait(1, 1).as_millis(), 50);
+        assert_eq!(fair.wait(2, 2), Duration::ZERO);
         fair.restart(Time::from_millis(60));
-        assert_eq!((fair.wait(1), fair.number(1, 10)), (Duration::ZERO, 100_000));
+        assert_eq!((fair.wait(1, 1), fair.place(1, 1, 10).number), (Duration::ZERO, 100_000));
     }
 }

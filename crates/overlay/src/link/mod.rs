@@ -19,7 +19,7 @@ mod session;
 mod stats;
 mod turns;
 
-use crate::arena::{Ends, LocalAddress, TxArena, UplinkId};
+use crate::arena::{Ends, LocalAddress, OwnAddresses, TxArena, UplinkId};
 use crate::counters::DropReason;
 use crate::identity::PublicKey;
 use crate::monitor::{self, LinkMonitor, LinkTotals, Liveness, Quality};
@@ -38,6 +38,7 @@ pub use live::LinkChange;
 pub(crate) use packet::{CONTROL, Packet, RxPacketInfo, STREAM, is_stale, remaining_ms};
 pub use report::{DownCause, LinkReport};
 pub use scheduler::Progress;
+pub use service::Class;
 use service::{LinkContext, LinkService, Sent, Services};
 pub use session::Session;
 use stats::Tally;
@@ -157,12 +158,14 @@ pub struct Link {
     address: Option<SocketAddr>,
     /// Where the neighbour began the present session.
     local: Option<LocalAddress>,
+    /// The addresses of this node that its paths use, if it is bound to some.
+    own: Option<OwnAddresses>,
     /// Whether `address` or `local` may have changed since the last call of [`Link::take_moved`].
     has_moved: bool,
     /// Uplink by which everything leaves.
     uplink: UplinkId,
-    /// Whether the uplink had no room when the link sent last: nothing is due before it has.
-    blocked: bool,
+    /// For what the uplink had no room when the link sent last: nothing is due before it has.
+    blocked: Option<Class>,
     place: address::State,
     monitor: LinkMonitor,
     /// The highest envelope number from the neighbour's present start.
@@ -205,9 +208,10 @@ impl Link {
             seal,
             address: config.address,
             local: None,
+            own: None,
             has_moved: config.address.is_some(),
             uplink: UplinkId::default(),
-            blocked: false,
+            blocked: None,
             place: address::State::default(),
             newest: 0,
             opened: 0,
@@ -319,6 +323,12 @@ impl Link {
         self.uplink
     }
 
+    /// The first packets for which the uplink had no room when the link sent last, if it hadn't. The
+    /// urgent ones include control messages.
+    pub fn waits_for_room(&self) -> Option<Class> {
+        self.blocked
+    }
+
     /// Time until which calls count as leaving by this link, or by another on its uplink.
     pub(crate) fn calls_until(&self) -> Time {
         self.calls_until
@@ -331,7 +341,7 @@ impl Link {
 
     /// Sends everything by `uplink` from now on.
     pub(crate) fn set_uplink(&mut self, uplink: UplinkId) {
-        (self.uplink, self.blocked) = (uplink, false);
+        (self.uplink, self.blocked) = (uplink, None);
     }
 
     /// Opens and authenticates an envelope. On success its frames may be read, and [`Link::validate_path`]
@@ -368,7 +378,7 @@ impl Link {
                 if !first {
                     self.tally.restart();
                 }
-                if !self.is_sealed() {
+                if !self.is_sealed() && self.is_bound_to(&ends) {
                     self.set_local(ends.local);
                 }
                 self.fresh = true;
@@ -543,6 +553,7 @@ impl Link {
         let died = self.monitor.check(now);
         if died {
             self.set_local(None);
+            self.forget_astray();
             self.tally.down();
             self.services.iter_mut().for_each(LinkService::outage);
             self.seal.doubt_peer();

@@ -42,7 +42,7 @@ impl Link {
     /// wait for [`Link::transmit_shared`].
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
         let progress = self.transmit_first(now, arena);
-        self.blocked = progress == Progress::NoRoom;
+        self.blocked = (progress == Progress::NoRoom).then_some(Class::Urgent);
         progress
     }
 
@@ -97,7 +97,7 @@ impl Link {
             match self.send_data(now, Class::Shared, to, arena) {
                 Step::Sent(bytes) => sent += bytes,
                 Step::Stopped(why) => {
-                    self.blocked = why == Progress::NoRoom;
+                    self.blocked = (why == Progress::NoRoom).then_some(Class::Shared);
                     return why;
                 }
                 Step::Idle => break,
@@ -120,13 +120,13 @@ impl Link {
 
     /// When the rate allows the next packet, if one waits for that.
     pub(crate) fn pace_at(&self, now: Time) -> Option<Time> {
-        let waits = !self.blocked && self.services.any_waits() && self.paced(now);
+        let waits = self.blocked.is_none() && self.services.any_waits() && self.paced(now);
         waits.then(|| self.pacer.next())
     }
 
     /// When the next hello can be sent; `None` while there is no destination or no room for it.
     pub(crate) fn hello_at(&self) -> Option<Time> {
-        let greets = self.seal.ready() && !self.is_leaving() && !self.blocked;
+        let greets = self.seal.ready() && !self.is_leaving() && self.blocked.is_none();
         let somewhere = self.address.is_some() || self.is_asking();
         (somewhere && greets).then(|| self.monitor.due_at())
     }

@@ -29,7 +29,7 @@ pub(super) struct LinkContext {
 
 /// Priority of a service relative to the others of its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Class {
+pub enum Class {
     /// Goes before everything that is not urgent, by deadline, and is marked as urgent.
     Urgent,
     /// Gets an equal share of the capacity that urgent services leave.

@@ -60,6 +60,7 @@ impl Link {
     pub(super) fn stop(&mut self, now: Time) {
         self.monitor.stop(now);
         self.set_local(None);
+        self.forget_astray();
         self.services.iter_mut().for_each(LinkService::outage);
         self.tally.down();
     }

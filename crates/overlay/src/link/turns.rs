@@ -20,7 +20,7 @@ impl Assignment {
         self.hash(turn.into(), 0) as usize % SOURCES
     }
 
-    fn flow(self, (nodes, ports): FlowKey) -> u64 {
+    pub fn flow(self, (nodes, ports): FlowKey) -> u64 {
         self.hash(nodes, ports.into())
     }
 

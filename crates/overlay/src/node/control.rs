@@ -4,6 +4,7 @@ mod sealing;
 
 use super::keys::KeyRing;
 use super::{Config, Nodes, Start, Timer};
+use crate::arena::OwnAddresses;
 use crate::handshake::RefusedHandshake;
 use crate::identity::{Certificate, PublicKey, Trust};
 use crate::link::{self, DownCause, LinkId, LinkReport, Session};
@@ -324,6 +325,12 @@ impl Control {
     /// The next command for the forwarder.
     pub fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
+    }
+
+    pub(super) fn bind(&mut self, link: LinkId, own: Option<OwnAddresses>) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.bind(link, own);
+        }
     }
 
     pub(super) fn set_address(&mut self, now: Time, link: LinkId, address: SocketAddr) {

@@ -6,7 +6,7 @@ use super::streams::StreamState;
 use super::streams::StreamStats;
 use super::trunks::Trunks;
 use super::{Access, Command, Config, Drained, Sink, Start, Timer};
-use crate::arena::{Ends, RxDatagram, TxArena, UplinkId};
+use crate::arena::{Ends, OwnAddresses, RxDatagram, TxArena, UplinkId};
 use crate::counters::{DropReason, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{self, DownCause, Link, LinkId, LinkReport, Packet, Progress};
@@ -105,8 +105,10 @@ pub struct ForwarderStats {
     pub port_unreachable_sent: u64,
     /// Notifications of unbound ports received for a flow in which a local application had sent.
     pub port_unreachable_accepted: u64,
-    /// Sessions that are open now.
+    /// Sessions of applications that are open now.
     pub sessions: u64,
+    /// Sessions of this node's gateway that are open now: up to two for each stream of a call.
+    pub gateway_sessions: u64,
     /// Times that a message of a blocking application was flow-controlled.
     pub flow_controlled: u64,
     /// Counters of the streams that end here.
@@ -266,9 +268,11 @@ impl Forwarder {
     }
 
     pub(super) fn stats(&self) -> ForwarderStats {
-        let (sessions, flows_displaced) = (self.sessions.len() as u64, self.flows.displaced());
-        let streams = self.streams.stats();
-        ForwarderStats { sessions, flows_displaced, streams, ..self.stats.clone() }
+        let gateway_sessions = self.sessions.of_gateway() as u64;
+        let sessions = self.sessions.len() as u64 - gateway_sessions;
+        let (flows_displaced, streams) = (self.flows.displaced(), self.streams.stats());
+        let before = self.stats.clone();
+        ForwarderStats { sessions, gateway_sessions, flows_displaced, streams, ..before }
     }
 
     pub(super) fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
@@ -505,6 +509,13 @@ impl Forwarder {
         }
         if let Some(link) = self.links.get_mut(link) {
             link.set_uplink(uplink);
+        }
+    }
+
+    /// Binds a link to own addresses, or to none.
+    pub(super) fn bind_link(&mut self, link: LinkId, own: Option<OwnAddresses>) {
+        if let Some(link) = self.links.get_mut(link) {
+            link.bind(own);
         }
     }
 

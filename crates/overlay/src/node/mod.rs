@@ -30,7 +30,7 @@ pub use status::PortUnbound;
 pub use streams::{Stream, StreamPhase, StreamStats};
 pub use trunks::{MAX_RECEIVING, Receiving, Trunk};
 
-use crate::arena::{RxDatagram, TxArena, UplinkId};
+use crate::arena::{OwnAddresses, RxDatagram, TxArena, UplinkId};
 use crate::handshake::Destination;
 use crate::link::{Link, LinkId};
 use crate::route::Router;
@@ -258,6 +258,14 @@ impl Node {
     /// arena. Links are on uplink 0 until this is called.
     pub fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
         self.forwarder.set_uplink(link, uplink);
+    }
+
+    /// Binds `link` to own addresses: a path by another one is not the link's. The neighbour's calls
+    /// there are refused, and packets there are taken, but don't move the link. Links are bound to
+    /// none until this is called.
+    pub fn bind(&mut self, link: LinkId, own: Option<OwnAddresses>) {
+        self.control.bind(link, own.clone());
+        self.forwarder.bind_link(link, own);
     }
 
     /// Tries `address` for the neighbour of `link`, unless the link is up: its name has several

@@ -58,6 +58,8 @@ pub struct Sessions {
     slots: Vec<Option<Session>>,
     free: Vec<u32>,
     max: usize,
+    /// Number of sessions of the gateway, which no application has opened.
+    of_gateway: usize,
     /// For every port, one more than the index of the session that holds it; 0 if none does.
     ports: Box<[u32]>,
     /// Draws dynamic ports: who isn't told the port of an application should not guess it.
@@ -74,6 +76,7 @@ impl Sessions {
             slots: Vec::new(),
             free: Vec::new(),
             max,
+            of_gateway: 0,
             ports: vec![0; 1 << 16].into(),
             dynamic,
             sent: first,
@@ -83,6 +86,11 @@ impl Sessions {
     /// Number of open sessions.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Number of open sessions that belong to the gateway of this node.
+    pub fn of_gateway(&self) -> usize {
+        self.of_gateway
     }
 
     /// Whether no session is open.
@@ -112,6 +120,7 @@ impl Sessions {
             }
         };
         self.slots[index as usize] = Some(session);
+        self.of_gateway += usize::from(client == Client::Gateway);
         Some(SessionId(index))
     }
 
@@ -120,6 +129,7 @@ impl Sessions {
             return;
         };
         self.free.push(id.0);
+        self.of_gateway -= usize::from(session.client == Client::Gateway);
         if let Some(port) = session.port {
             self.ports[usize::from(port)] = 0;
         }

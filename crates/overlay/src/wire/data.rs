@@ -69,6 +69,19 @@ impl FlowHeader {
         w.bytes(&self.bytes(len))
     }
 
+    /// Source and destination, and both ports: what distinguishes flows.
+    pub(crate) fn ends(&self) -> (u64, u32) {
+        let nodes = u64::from(self.source.0) << 32 | u64::from(self.destination.0);
+        (nodes, u32::from(self.source_port) << 16 | u32::from(self.destination_port))
+    }
+
+    /// The same as [`FlowHeader::ends`], read from a frame.
+    pub(crate) fn ends_in(frame: &[u8]) -> (u64, u32) {
+        let Some(b) = frame.first_chunk::<DATA_HEADER>() else { return (0, 0) };
+        let nodes = [b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12]];
+        (u64::from_be_bytes(nodes), u32::from_be_bytes([b[13], b[14], b[15], b[16]]))
+    }
+
     fn bytes(&self, len: u16) -> [u8; DATA_HEADER] {
         let mut b = [0; DATA_HEADER];
         b[0] = (self.service as u8) << SERVICE_SHIFT;

@@ -5,7 +5,8 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
-use trunkline_overlay::arena::{LocalAddress, RxDatagram, TxArena};
+use trunkline_overlay::arena::{Ends, LocalAddress, OwnAddresses, RxDatagram, TxArena};
+use trunkline_overlay::handshake::RefusedHandshake;
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link::{self, Link, LinkId};
 use trunkline_overlay::node::{Config, Node, Sealing, SendOutcome, Sink, Start};
@@ -47,10 +48,13 @@ struct Net {
     nodes: [Node; 2],
     /// Where the datagrams of node 1 arrive at node 2.
     arrive: LocalAddress,
+    /// The number of the address that node 2 sends from. Once it is set, the datagrams of node 1
+    /// arrive at the address that they are sent to.
+    second: Option<u8>,
     /// Whether node 2 can be reached.
     connected: bool,
     /// Datagrams under way to node 1 and node 2.
-    wire: [VecDeque<Vec<u8>>; 2],
+    wire: [VecDeque<(Vec<u8>, SocketAddr)>; 2],
     /// Where the answers to handshakes left node 2, in order, without repetitions.
     answers: Vec<Option<LocalAddress>>,
     /// Handshakes of node 1.
@@ -63,6 +67,7 @@ impl Net {
             now: Time::ZERO,
             nodes: [node(1, 2, Some(address(2)), 1), node(2, 1, None, 1)],
             arrive: local(1),
+            second: None,
             connected: true,
             wire: Default::default(),
             answers: Vec::new(),
@@ -76,9 +81,10 @@ impl Net {
         while self.now < end {
             self.now += STEP;
             for i in 0..2 {
-                let local = [None, Some(self.arrive)][i];
-                while let Some(bytes) = self.wire[i].pop_front() {
-                    self.receive(i, local, bytes);
+                while let Some((bytes, to)) = self.wire[i].pop_front() {
+                    let SocketAddr::V4(to) = to else { unreachable!("all are of IPv4") };
+                    let arrive = self.second.map_or(self.arrive, |_| local(to.ip().octets()[3]));
+                    self.receive(i, [None, Some(arrive)][i], bytes);
                 }
                 self.nodes[i].handle_timeout(self.now, &mut Nobody);
                 arena.clear();
@@ -99,19 +105,31 @@ impl Net {
                 self.answers.push(run.from);
             }
             if self.connected {
-                self.wire[1 - i].push_back(bytes.to_vec());
+                self.wire[1 - i].push_back((bytes.to_vec(), run.to));
             }
         }
     }
 
     fn receive(&mut self, i: usize, local: Option<LocalAddress>, mut bytes: Vec<u8>) {
-        let from = address(2 - i as u8);
+        let from = address([self.second.unwrap_or(2), 1][i]);
         let mut batch = [RxDatagram { at: self.now, from, local, bytes: &mut bytes }];
         self.nodes[i].recv(self.now, &mut batch, &mut Nobody);
     }
 
     fn link(&self, i: usize) -> &Link {
         self.nodes[i].link(LinkId(0)).unwrap()
+    }
+
+    /// Binds node 2 to an own address.
+    fn bind(&mut self, n: u8) {
+        let own = local(n).ip.into_iter().collect();
+        self.nodes[1].bind(LinkId(0), Some(OwnAddresses::new(own)));
+    }
+
+    /// Number of handshakes that node 2 refused because they came by another path.
+    fn refused(&self) -> u64 {
+        let stats = self.nodes[1].control().handshakes().expect("links are sealed");
+        stats.refused(RefusedHandshake::OtherPath)
     }
 
     /// Whether the driver of node 2 is told of other ends of its link.
@@ -190,4 +208,65 @@ fn a_link_that_is_down_tries_another_address() {
     assert!(net.link(0).monitor().is_up());
     net.nodes[0].set_address(net.now, LinkId(0), address(9));
     assert_eq!(net.link(0).address(), Some(address(2)), "a link that is up keeps its address");
+}
+
+#[test]
+fn a_bound_link_takes_no_other_path() {
+    let mut net = Net::new();
+    net.nodes[1] = node(2, 1, Some(address(1)), 1);
+    net.bind(2);
+    // Its own handshakes get no answers, and those of node 1 arrive at another address.
+    net.answers.clear();
+    net.run(Duration::from_secs(3));
+    assert!(net.refused() >= 3, "{}", net.refused());
+    let own = [net.link(1).address(), net.link(0).address()];
+    assert_eq!(own, [Some(address(1)), Some(address(2))]);
+    assert_eq!(net.link(1).local(), None, "its session is the one that it began");
+    // The link is up by the session that node 2 began, but its packets arrive elsewhere.
+    let astray = net.link(1).astray(net.now).expect("packets arrive elsewhere");
+    assert_eq!(Some(astray.0), local(1).ip);
+    assert!(net.is_told());
+    net.arrive = local(2);
+    net.run(Duration::from_secs(3));
+    assert_eq!(net.link(1).astray(net.now), None);
+
+    // It is bound to another one while it is up, and a neighbour that calls there is heard.
+    net.bind(1);
+    net.nodes[0] = node(1, 2, Some(address(2)), 2);
+    net.arrive = local(1);
+    net.run(Duration::from_secs(2));
+    assert_eq!(net.link(1).local(), Some(local(1)));
+    net.bind(3);
+    assert_eq!(net.link(1).local(), None, "it doesn't leave from there any more");
+}
+
+/// A reload gives the link of node 2 another source. Node 1 knows nothing of that.
+#[test]
+fn the_neighbour_of_a_link_that_was_moved_follows_it() {
+    let mut net = Net::new();
+    net.second = Some(2);
+    net.bind(2);
+    net.run(Duration::from_secs(2));
+    assert!(net.link(0).monitor().is_up() && net.link(1).monitor().is_up());
+    net.bind(5);
+    net.second = Some(5);
+    net.run(Duration::from_secs(1));
+    assert_eq!(net.link(0).address(), Some(address(5)));
+    net.run(Duration::from_secs(3));
+    assert_eq!(net.link(1).astray(net.now), None);
+    assert_eq!([0, 1].map(|i| net.link(i).stats().downs), [0, 0]);
+}
+
+#[test]
+fn where_the_own_end_is_unknown_the_ip_version_binds() {
+    let own = OwnAddresses::new(vec![[198, 51, 100, 1].into()]);
+    let includes = |from: &str, ip: Option<&str>| {
+        let ip = ip.map(|ip| ip.parse().expect("an address"));
+        let local = Some(LocalAddress { socket: 0, ip });
+        own.include(&Ends { remote: from.parse().expect("an address"), local })
+    };
+    assert!(includes("192.0.2.1:7000", Some("198.51.100.1")));
+    assert!(includes("192.0.2.1:7000", None));
+    assert!(!includes("192.0.2.1:7000", Some("198.51.100.2")));
+    assert!(!includes("[2001:db8::1]:7000", None));
 }

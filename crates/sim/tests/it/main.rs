@@ -38,6 +38,7 @@ mod trunk;
 mod trunk_deadlines;
 mod trunk_faults;
 mod turns;
+mod turns_real_time;
 mod until_deadline;
 mod upgrade;
 mod uplinks;

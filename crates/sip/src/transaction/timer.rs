@@ -44,6 +44,8 @@ pub(super) struct Timers {
     rings: bool,
     /// Whether it has been cancelled, after which nothing extends its time.
     is_cancelled: bool,
+    /// Time until which a late answer to an abandoned INVITE is expected.
+    late: Option<Time>,
     /// The time at which it is scheduled.
     pub armed: Option<Time>,
 }
@@ -97,17 +99,33 @@ impl Timers {
 
     /// Handles the acknowledgement of the final response.
     pub fn confirmed(&mut self, end: Time) {
-        (self.answer, self.end) = (None, Some(end));
+        (self.answer, self.end) = (None, Some(self.late.map_or(end, |late| late.max(end))));
+    }
+
+    /// Handles a final response to the requester that is not downstream's own: it may still accept
+    /// the request until the CANCEL arrives, which is retransmitted meanwhile.
+    pub fn abandon(&mut self, now: Time) {
+        self.late = Some(now + TRY);
     }
 
     fn stop(&mut self) {
-        (self.ask, self.cancel, self.give_up) = (None, None, None);
+        (self.ask, self.give_up) = (None, None);
+        if self.late.is_none() {
+            self.cancel = None;
+        }
     }
 
     /// Handles the cancellation of the request, whose recipient must answer within [`TRY`].
     pub fn cancelling(&mut self, now: Time, retransmissions: bool) {
         self.cancel = retransmissions.then(|| Retransmit::from(now));
-        (self.give_up, self.is_cancelled) = (Some(now + TRY), true);
+        self.is_cancelled = true;
+        match &mut self.late {
+            None => self.give_up = Some(now + TRY),
+            Some(late) => {
+                *late = now + TRY;
+                self.end = Some(now + TRY);
+            }
+        }
     }
 
     /// Handles the response to the CANCEL.

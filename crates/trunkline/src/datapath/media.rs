@@ -8,7 +8,7 @@ use crate::addresses;
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use trunkline_base::Time;
 use trunkline_gateway::reception::{Counts, Reception};
-use trunkline_gateway::{Arrival, CallId, Latch, Peer, Relay, Remote, is_media};
+use trunkline_gateway::{Arrival, Latch, Latched, Peer, Places, Relay, Remote, is_media};
 use trunkline_media::rtcp;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::ForwardingTable;
@@ -176,26 +176,6 @@ impl Leg {
         }
     }
 
-    /// Whether a datagram comes from the end of this leg, whose first port is `port`.
-    fn admits(
-        &mut self,
-        (port, arrival): (u16, &Arrival),
-        owners: &mut HashMap<SocketAddr, Owner>,
-    ) -> bool {
-        let Some(relay) = &self.relay else { return false };
-        let latch = &mut self.latches[arrival.kind];
-        let before = latch.heard();
-        let is_taken = |at| {
-            let owner: Option<&Owner> = owners.get(&at);
-            owner.is_some_and(|owner| owner.call != relay.call && owner.sends)
-        };
-        let is_its = latch.admits(arrival, &peer(relay), is_taken);
-        if before != latch.heard() {
-            settle(owners, (port, relay), before, latch.heard());
-        }
-        is_its
-    }
-
     /// `to` as the sockets of this leg need it.
     fn mapped(&self, to: SocketAddr) -> SocketAddr {
         match to.ip() {
@@ -204,40 +184,27 @@ impl Leg {
         }
     }
 
+    /// The places that its latches have chosen.
+    fn heard(&self) -> [Option<SocketAddr>; 2] {
+        [self.latches[0].heard(), self.latches[1].heard()]
+    }
+
     fn is_over(&self) -> bool {
         self.relay.as_ref().is_some_and(|r| matches!(r.remote, Remote::Overlay { .. }))
     }
 }
 
-/// A leg's end, as its latches see it.
-fn peer(relay: &Relay) -> Peer<'_> {
-    Peer { remote: &relay.remote, network: &relay.network, sends: relay.sends }
-}
-
-/// The leg that a source of media belongs to.
-#[derive(Clone, Copy)]
-struct Owner {
-    /// First port of the leg.
-    leg: u16,
-    call: CallId,
-    /// Whether the source should send, by what its call has agreed.
-    sends: bool,
-}
-
-/// Records that the leg with first port `port` is latched to `heard` in place of `before`.
-fn settle(
-    owners: &mut HashMap<SocketAddr, Owner>,
-    (port, relay): (u16, &Relay),
-    before: Option<SocketAddr>,
-    heard: Option<SocketAddr>,
-) {
-    let is_its = |at: &SocketAddr| owners.get(at).is_some_and(|owner| owner.leg == port);
-    if let Some(at) = before.filter(is_its) {
-        owners.remove(&at);
+impl Latched for Leg {
+    fn relay(&self) -> Option<&Relay> {
+        self.relay.as_ref()
     }
-    if let Some(at) = heard {
-        let owner = Owner { leg: port, call: relay.call, sends: relay.sends };
-        owners.entry(at).or_insert(owner);
+
+    fn latches(&self) -> &[Latch; 2] {
+        &self.latches
+    }
+
+    fn parts(&mut self) -> (Option<&Relay>, &mut [Latch; 2]) {
+        (self.relay.as_ref(), &mut self.latches)
     }
 }
 
@@ -286,7 +253,7 @@ pub struct Legs {
     /// For each session, the virtual port that it holds for a leg.
     virtual_ports: Vec<Option<u16>>,
     /// The sources that legs are latched to.
-    owners: HashMap<SocketAddr, Owner>,
+    places: Places,
     /// Counts of all legs together.
     pub stats: MediaStats,
 }
@@ -319,17 +286,18 @@ impl Legs {
     pub fn relay(&mut self, port: u16, relay: Relay) -> Option<bool> {
         let leg = self.all.get_mut(&port)?;
         let before = leg.relay.as_ref().map_or((Remote::Nobody, 0), |r| (r.remote, r.described));
+        let heard = leg.heard();
         for (kind, latch) in leg.latches.iter_mut().enumerate() {
-            let heard = latch.heard();
             if before != (relay.remote, relay.described) {
-                latch.describe(kind, &before.0, &peer(&relay));
+                latch.describe(kind, &before.0, &Peer::of(&relay));
             }
-            settle(&mut self.owners, (port, &relay), heard, latch.heard());
         }
         leg.reception.set_clocks(relay.clocks);
         let wants = relay.told || matches!(relay.remote, Remote::Overlay { .. });
         leg.relay = Some(relay);
-        (wants != leg.sessions.is_some()).then_some(wants)
+        let changes = (wants != leg.sessions.is_some()).then_some(wants);
+        self.places.release(&self.all, port, heard);
+        changes
     }
 
     /// Sets the sessions that hold a leg's virtual ports.
@@ -359,11 +327,7 @@ impl Legs {
     /// caller must close.
     pub fn close(&mut self, port: u16) -> Option<(LegCounts, Option<[SessionId; 2]>)> {
         let leg = self.all.remove(&port)?;
-        if let Some(relay) = &leg.relay {
-            for latch in &leg.latches {
-                settle(&mut self.owners, (port, relay), latch.heard(), None);
-            }
-        }
+        self.places.release(&self.all, port, leg.heard());
         Some((leg.counts(port), leg.sessions))
     }
 
@@ -375,7 +339,7 @@ impl Legs {
     /// Processes a datagram that arrived by UDP at `port`, the first or second of a pair.
     pub fn take_udp(&mut self, port: u16, meta: &RxMeta, at: Time, bytes: &[u8]) -> Forward {
         let (first, kind) = (port & !1, usize::from(port & 1));
-        let Some(leg) = self.all.get_mut(&first) else { return Forward::Done };
+        let Some(leg) = self.all.get(&first) else { return Forward::Done };
         // Checked first, so that a datagram that is not media can't set the phone's address.
         let is_rtp = leg.relay.as_ref().is_some_and(|relay| relay.is_rtp);
         if is_rtp && !is_media(bytes) {
@@ -384,7 +348,9 @@ impl Legs {
         }
         let ssrc = ssrc(bytes).filter(|_| is_rtp);
         let arrival = Arrival { at, from: meta.from, kind, ssrc };
-        if !leg.admits((first, &arrival), &mut self.owners) {
+        let is_its = self.places.admits(&mut self.all, first, &arrival);
+        let Some(leg) = self.all.get_mut(&first) else { return Forward::Done };
+        if !is_its {
             leg.unexpected_source += 1;
             self.stats.unexpected_source += 1;
             return Forward::Done;

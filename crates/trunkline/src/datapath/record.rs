@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
-use trunkline_overlay::arena::{RxDatagram, TxArena, UplinkId};
+use trunkline_overlay::arena::{LocalAddress, OwnAddresses, RxDatagram, TxArena, UplinkId};
 use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{
@@ -24,7 +24,7 @@ use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// First bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x08";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x09";
 
 /// Size in bytes of the memory that envelopes are sealed into between two flushes. A recording is
 /// valid only for this size and [`ARENA_RUNS`], since the rest waits in the node.
@@ -60,6 +60,8 @@ pub enum Tag {
     Uplink,
     /// The driver has found another address of a neighbour.
     Address,
+    /// The driver has bound a link to own addresses, or to none.
+    Bind,
 }
 
 impl Tag {
@@ -82,6 +84,7 @@ impl Tag {
             Leave,
             Uplink,
             Address,
+            Bind,
         ];
         all.into_iter().find(|t| *t as u8 == n)
     }
@@ -113,6 +116,13 @@ impl Body {
     /// Appends a socket address, as text.
     pub fn address(self, a: SocketAddr) -> Body {
         self.bytes(a.to_string().as_bytes())
+    }
+
+    /// Appends where a datagram arrived, as text, if that is known.
+    fn local(self, local: Option<LocalAddress>) -> Body {
+        let Some(LocalAddress { socket, ip }) = local else { return self.bytes(&[]) };
+        let ip = ip.map_or_else(String::new, |ip| ip.to_string());
+        self.bytes(format!("{socket} {ip}").as_bytes())
     }
 
     /// The body built so far.
@@ -217,6 +227,25 @@ pub fn read_set_address(r: &mut Reader<'_>) -> Result<(Time, LinkId, SocketAddr)
     let link = LinkId(u16::try_from(r.u64()?).map_err(|_| Short)?);
     let text = std::str::from_utf8(read_bytes(r)?).map_err(|_| Short)?;
     Ok((now, link, text.parse().map_err(|_| Short)?))
+}
+
+/// Reads where a datagram arrived, if that is known.
+pub fn read_local(r: &mut Reader<'_>) -> Result<Option<LocalAddress>, Short> {
+    let text = std::str::from_utf8(read_bytes(r)?).map_err(|_| Short)?;
+    let Some((socket, ip)) = text.split_once(' ') else { return Ok(None) };
+    let ip = if ip.is_empty() { None } else { Some(ip.parse().map_err(|_| Short)?) };
+    Ok(Some(LocalAddress { socket: socket.parse().map_err(|_| Short)?, ip }))
+}
+
+/// Reads the body of a [`Tag::Bind`] record.
+pub fn read_bind(r: &mut Reader<'_>) -> Result<(LinkId, Option<OwnAddresses>), Short> {
+    let link = LinkId(u16::try_from(r.u64()?).map_err(|_| Short)?);
+    if r.u64()? == 0 {
+        return Ok((link, None));
+    }
+    let text = std::str::from_utf8(read_bytes(r)?).map_err(|_| Short)?;
+    let own = text.split_whitespace().map(|ip| ip.parse().map_err(|_| Short));
+    Ok((link, Some(OwnAddresses::new(own.collect::<Result<_, _>>()?))))
 }
 
 fn echo_body(now: Time, echo: &Echo) -> Body {
@@ -384,7 +413,7 @@ impl RecordedNode {
             Some(recorder) => {
                 let mut body = Body::default().time(now).u64(batch.len() as u64);
                 for d in batch.iter() {
-                    body = body.time(d.at).address(d.from).bytes(d.bytes);
+                    body = body.time(d.at).address(d.from).local(d.local).bytes(d.bytes);
                 }
                 recorder.write(Tag::Recv, &body);
                 self.node.recv(now, batch, &mut RecordedSink { inner: sink, recorder });
@@ -532,6 +561,17 @@ impl RecordedNode {
             recorder.write(Tag::Uplink, &body);
         }
         self.node.set_uplink(link, uplink);
+    }
+
+    /// Records and calls [`Node::bind`].
+    pub fn bind(&mut self, link: LinkId, own: Option<OwnAddresses>) {
+        if let Some(recorder) = &mut self.recorder {
+            let body = Body::default().u64(link.0.into()).u64(own.is_some().into());
+            let all = own.iter().flat_map(OwnAddresses::iter).map(|ip| ip.to_string());
+            let body = body.bytes(all.collect::<Vec<_>>().join(" ").as_bytes());
+            recorder.write(Tag::Bind, &body);
+        }
+        self.node.bind(link, own);
     }
 
     /// Records and calls [`Node::set_address`].

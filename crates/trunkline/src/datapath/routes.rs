@@ -6,12 +6,14 @@ use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkP
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr as IpSocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Groups of messages about changes: of interfaces, own addresses, routes and policy rules.
@@ -48,6 +50,9 @@ impl Way {
                 RouteAttribute::Oif(index) => interface = Some(*index),
                 RouteAttribute::PrefSource(address) => source = ip(address),
                 RouteAttribute::Gateway(address) => next_hop = ip(address).unwrap_or(to),
+                // A router whose address is of the other IP version.
+                RouteAttribute::Via(RouteVia::Inet(address)) => next_hop = (*address).into(),
+                RouteAttribute::Via(RouteVia::Inet6(address)) => next_hop = (*address).into(),
                 _ => {}
             }
         }
@@ -86,20 +91,27 @@ impl Routes {
         Ok(Routes { asks, changes, number: 0 })
     }
 
-    /// How packets to `to` leave, if they leave by `egress`. The error is the kernel's, if it has no
-    /// route.
-    pub fn towards(&mut self, to: IpAddr, egress: Egress) -> io::Result<Way> {
-        let route = self.route(to, egress)?;
-        Way::of(to, &route).ok_or_else(|| io::Error::other("a route without an interface"))
+    /// How UDP packets from `port` to `to` leave, if they leave by `egress`. The error is the
+    /// kernel's, if it has no route.
+    pub fn towards(&mut self, to: &IpSocketAddr, port: u16, egress: Egress) -> io::Result<Way> {
+        let route = self.route(to.ip(), Some((port, to.port())), egress)?;
+        Way::of(to.ip(), &route).ok_or_else(|| io::Error::other("a route without an interface"))
     }
 
     /// Whether `ip` is an address of this machine.
     pub fn is_local(&mut self, ip: IpAddr) -> bool {
-        let route = self.route(ip, Egress::default());
+        let route = self.route(ip, None, Egress::default());
         route.is_ok_and(|route| route.header.kind == RouteType::Local)
     }
 
-    fn route(&mut self, to: IpAddr, egress: Egress) -> io::Result<RouteMessage> {
+    /// Asks for the route of a packet with these UDP ports. Routes with several next hops and policy
+    /// rules may choose by them; kernels before Linux 4.17 ignore them here.
+    fn route(
+        &mut self,
+        to: IpAddr,
+        ports: Option<(u16, u16)>,
+        egress: Egress,
+    ) -> io::Result<RouteMessage> {
         let mut question = RouteMessage::default();
         question.header.address_family =
             if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -111,6 +123,11 @@ impl Routes {
         }
         if egress.interface != 0 {
             question.attributes.push(RouteAttribute::Oif(egress.interface));
+        }
+        if let Some((from, to)) = ports {
+            question.attributes.push(RouteAttribute::IpProto(libc::IPPROTO_UDP as u8));
+            question.attributes.push(RouteAttribute::Sport(from));
+            question.attributes.push(RouteAttribute::Dport(to));
         }
         match self.ask(RouteNetlinkMessage::GetRoute(question))? {
             RouteNetlinkMessage::NewRoute(route) => Ok(route),
@@ -198,7 +215,8 @@ mod tests {
         let mut ask = |to: &str, source: Option<&str>| {
             let [to, source] =
                 [Some(to), source].map(|a| a.map(|a| a.parse().expect("an address")));
-            routes.towards(to.expect("given"), Egress { source, interface: 0 })
+            let to = IpSocketAddr::new(to.expect("given"), 7_000);
+            routes.towards(&to, 7_000, Egress { source, interface: 0 })
         };
         for address in ["127.0.0.1", "127.3.2.1"] {
             let way = ask(address, None).expect("a route");

@@ -9,6 +9,7 @@ mod next_hops;
 mod notices;
 mod operate;
 mod rates;
+mod relisten;
 mod remote;
 mod streams;
 mod troubles;
@@ -152,8 +153,12 @@ pub struct LinkSnapshot {
     pub no_carrier: Option<String>,
     /// Interface that the link leaves by, if it is not the one that has its source.
     pub leaves_by: Option<String>,
+    /// Own address that its packets arrive at, if the link is not bound to that.
+    pub arrives_at: Option<IpAddr>,
     /// Time for which the link's uplink has taken nothing, if that is so.
     pub stalled: Option<Duration>,
+    /// Whether the link's packets wait in a queue of their own behind the interface.
+    pub own_queue: bool,
 }
 
 /// Counters of the packet thread itself.
@@ -444,6 +449,7 @@ impl PacketThread {
                 self.assure_held(now);
                 self.resume_accept(now);
                 self.uplinks.look_for_silence(now, &self.node);
+                self.look_for_own_queues(now)?;
                 self.look_for_hosts(now);
                 self.log_troubles(now);
                 self.node.flush(now);
@@ -452,7 +458,9 @@ impl PacketThread {
             self.hand_out_echoes();
             self.log_notices();
             self.flush()?;
-            self.assign_uplinks();
+            if self.assign_uplinks() {
+                self.flush()?;
+            }
             while self.resume_held() {
                 self.flush()?;
             }
@@ -551,7 +559,9 @@ impl PacketThread {
             silent_next_hop: self.uplinks.next_hops.awaited_by(id).map(|(ip, _)| ip),
             no_carrier: self.uplinks.without_carrier(id, link).map(|(name, _)| name.clone()),
             leaves_by: self.uplinks.elsewhere(id).map(|elsewhere| elsewhere.by.clone()),
+            arrives_at: troubles::astray(clock::now(), link).map(|(own, _)| own),
             stalled: self.uplinks.stalled(id, link).map(|since| clock::now().since(since)),
+            own_queue: self.uplinks.own_queues.waits_alone(id),
         }
     }
 
@@ -604,6 +614,7 @@ impl PacketThread {
         let at = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
         let at = at.min(self.uplinks.next_hops.look_at()).min(self.hosts.look_at());
+        let at = at.min(self.uplinks.own_queues.look_at());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
         let at = at.min(self.rates.next_timeout()).min(self.look_for_troubles_at());
         let at = self.ends.map_or(at, |ends| at.min(ends));

@@ -4,6 +4,7 @@ use super::mmsg::{self, BATCH, RxBatch, RxMeta};
 use super::uplink::Uplink;
 use crate::addresses;
 use crate::clock::{self, Stamps};
+use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -51,7 +52,25 @@ pub struct Udp {
     reports_own: bool,
     /// Number of the socket, and the only own address that others can send to, if there is one.
     local: LocalAddress,
+    zone: Option<Zone>,
     stats: UdpStats,
+}
+
+/// The interface of a link-local address. A socket is bound to its index, which is another one each
+/// time that the interface is created.
+struct Zone {
+    name: String,
+    /// Index that the socket was last to be bound to.
+    index: u32,
+}
+
+impl Zone {
+    fn of(address: SocketAddr) -> Option<Zone> {
+        let SocketAddr::V6(v6) = address else { return None };
+        let index = v6.scope_id();
+        let name = (index != 0).then(|| addresses::interface_name(index))??;
+        Some(Zone { name, index })
+    }
 }
 
 /// Calls in quick succession that show a socket to be busy.
@@ -142,8 +161,36 @@ impl Udp {
             stamping: Stamping::new(),
             reports_own: false,
             local: LocalAddress { socket: 0, ip: None },
+            zone: Zone::of(address),
             stats,
         })
+    }
+
+    /// The address to bind to in place of the present one, if its interface has come back with
+    /// another index. Each such address is returned once.
+    pub fn moved_to(&mut self) -> Option<SocketAddr> {
+        let zone = self.zone.as_mut()?;
+        let index = if_nametoindex(zone.name.as_str()).ok()?;
+        let SocketAddr::V6(mut address) = self.socket.local_addr().ok()?.as_socket()? else {
+            return None;
+        };
+        if std::mem::replace(&mut zone.index, index) == index {
+            return None;
+        }
+        address.set_scope_id(index);
+        Some(address.into())
+    }
+
+    /// Takes the place of `former`, whose counters it keeps.
+    pub fn replace(&mut self, former: Udp) {
+        let receive_buffer = self.stats.receive_buffer;
+        self.stats = UdpStats { receive_buffer, ..former.stats };
+        self.local = former.local;
+    }
+
+    /// Whether segmentation offload is used.
+    pub fn offloads(&self) -> bool {
+        self.offload
     }
 
     /// Sets the number of the socket among those of the node, and the addresses of this machine
@@ -151,8 +198,12 @@ impl Udp {
     /// was sent: the kernel is asked only if there are several.
     pub fn set_local(&mut self, number: u16, own: &[IpAddr]) -> io::Result<()> {
         let mut own = own.iter().filter(|ip| ip.is_ipv6() == self.v6);
-        let is_any = self.local_addr()?.ip().is_unspecified();
-        let ip = own.next().copied().filter(|_| is_any);
+        let bound = self.local_addr()?.ip();
+        if !bound.is_unspecified() {
+            self.local = LocalAddress { socket: number, ip: Some(bound) };
+            return Ok(());
+        }
+        let ip = own.next().copied();
         let several = ip.is_some() && own.next().is_some();
         self.local = LocalAddress { socket: number, ip: ip.filter(|_| !several) };
         self.report_own(several)
@@ -284,7 +335,9 @@ impl Udp {
 /// Where a datagram arrived, at the socket with the address `local`.
 fn local_address(local: LocalAddress, meta: &RxMeta) -> LocalAddress {
     // Loopback and link-local addresses are not among those that decide whether to ask the kernel.
-    let only = local.ip.filter(|_| addresses::is_routed(&meta.from.ip()));
+    let may_be_other =
+        |ip: &IpAddr| addresses::is_routed(ip) && !addresses::is_routed(&meta.from.ip());
+    let only = local.ip.filter(|ip| !may_be_other(ip));
     LocalAddress { ip: meta.own.filter(|own| !own.is_multicast()).or(only), ..local }
 }
 

@@ -70,6 +70,8 @@ pub struct Uplink {
     wake: usize,
     /// Whether the kernel has refused a datagram for want of room since [`Uplink::was_full`].
     full: bool,
+    /// Time since the socket was full, if it has not been nearly empty since when looked at.
+    busy_since: Option<Time>,
     stats: UplinkStats,
 }
 
@@ -85,8 +87,24 @@ impl Uplink {
             told: 0,
             wake: 0,
             full: false,
+            busy_since: None,
             stats: UplinkStats::default(),
         }
+    }
+
+    /// Lets the socket hold the least at first: what is behind it may be slow.
+    pub fn cautious(mut self) -> Uplink {
+        self.buffer.limit = LEAST_LIMIT;
+        self
+    }
+
+    /// Sets whether the kernel says that it drops a datagram at once because a queue is full.
+    pub fn report_drops(&self, on: bool) -> io::Result<()> {
+        match self.v6 {
+            true => setsockopt(&self.socket, sockopt::Ipv6RecvErr, &on)?,
+            false => setsockopt(&self.socket, sockopt::Ipv4RecvErr, &on)?,
+        }
+        Ok(())
     }
 
     /// Whether the kernel has refused a datagram for want of room since the last call. Handshakes
@@ -110,12 +128,20 @@ impl Uplink {
         self.buffer.limit > FIRST_LIMIT
     }
 
+    /// Time since the socket was full, if it has not been nearly empty since when looked at: its
+    /// device is slower than what is sent, or hangs.
+    pub fn busy_since(&mut self) -> Option<Time> {
+        let queued = self.queued();
+        self.busy_since = self.busy_since.filter(|_| queued * 4 > self.buffer.limit);
+        self.busy_since
+    }
+
     /// Bytes that the uplink accepts after it was given `given` bytes; 0 means that it waits to
     /// become writable.
     pub fn room(&mut self, now: Time, given: usize) -> usize {
         let queued = self.queued();
         self.buffer.given(now, given, queued);
-        let room = self.rest(queued);
+        let room = self.rest(now, queued);
         self.stats.blocked += u64::from(room == 0);
         room
     }
@@ -124,17 +150,28 @@ impl Uplink {
     pub fn writable(&mut self, now: Time) -> usize {
         let queued = self.queued();
         self.buffer.drained(now, queued);
-        self.rest(queued)
+        self.rest(now, queued)
     }
 
-    fn queued(&self) -> usize {
+    /// Bytes that wait in the socket, in the kernel's count.
+    pub fn queued(&self) -> usize {
         mmsg::unread(self.socket.as_fd()).unwrap_or(0)
     }
 
+    /// Whether nothing waits in the socket. The kernel counts one byte more for a moment.
+    pub fn is_empty(&self) -> bool {
+        self.queued() <= 1
+    }
+
     /// Room beside `queued` bytes, unless the kernel would say that the socket is not writable.
-    fn rest(&mut self, queued: usize) -> usize {
+    fn rest(&mut self, now: Time, queued: usize) -> usize {
         self.tell();
-        if queued + 1 < self.wake { self.buffer.limit.saturating_sub(queued).max(1) } else { 0 }
+        if queued + 1 >= self.wake {
+            self.busy_since.get_or_insert(now);
+            return 0;
+        }
+        self.busy_since = self.busy_since.filter(|_| queued * 4 > self.buffer.limit);
+        self.buffer.limit.saturating_sub(queued).max(1)
     }
 
     /// Makes the socket writable while less than three quarters of the limit wait in it. The kernel
@@ -310,8 +347,14 @@ impl Buffer {
             (self.most, self.most_since) = (0, now);
         }
         let left = waited.saturating_sub(queued);
-        self.limit = self.limit.max(bytes_in_time(left, took));
+        self.raise(left, took);
         self.seen = (now, queued);
+    }
+
+    /// Raises the limit if `left` bytes have left in `took`. A slow device may take a few packets at
+    /// once, after which its rate remains to be seen.
+    fn raise(&mut self, left: usize, took: Duration) {
+        self.limit = self.limit.max(bytes_in_time(left, took.max(MEASURED)));
     }
 
     /// Adjusts the limit when `queued` bytes wait in a socket that had no room.
@@ -320,7 +363,7 @@ impl Buffer {
         let (left, took) = (before.saturating_sub(queued), now.since(at));
         self.seen = (now, queued);
         if queued == 0 {
-            self.limit = self.limit.max(bytes_in_time(left, took));
+            self.raise(left, took);
             return;
         }
         self.left += left;
@@ -383,6 +426,18 @@ mod tests {
             let (_, busy) = fill(&mut buffer, rate, Time::from_millis(4_000));
             assert!(busy > 0.9, "the device idled at {rate} bytes/s again: {busy}");
         }
+    }
+
+    /// A token bucket (tbf) lets two packets through at once.
+    #[test]
+    fn a_burst_does_not_make_a_slow_device_fast() {
+        let (mut buffer, now) = (Buffer::new(Time::ZERO), Time::from_millis);
+        buffer.limit = LEAST_LIMIT;
+        buffer.given(now(1_000), 0, 0);
+        buffer.given(now(1_000) + Duration::from_micros(50), LEAST_LIMIT, 0);
+        assert!(buffer.limit <= 4 * LEAST_LIMIT, "{}", buffer.limit);
+        buffer.drained(now(1_001), 0);
+        assert!(buffer.limit <= 4 * LEAST_LIMIT, "{}", buffer.limit);
     }
 
     /// A transfer fills a fast device, and only calls remain, of 40 kB/s.

@@ -48,6 +48,12 @@ pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str
     }
 }
 
+/// Removes the ratings of a flow that is no speech.
+pub fn without_rating(flow: Flow) -> Flow {
+    let unrated = |q: FlowQuality| FlowQuality { r: None, mos: None, ..q };
+    Flow { last_10s: flow.last_10s.map(unrated), call: flow.call.map(unrated), ..flow }
+}
+
 /// Converts a stream for display; `clients` maps client numbers to the names of `[[client]]`
 /// sections.
 pub fn stream_view<'a>(
@@ -118,8 +124,8 @@ pub fn quality(counts: &Counts, received: &Received) -> Option<FlowQuality> {
         delay_ms: received.delay(counts).map(ms),
         jitter_ms: counts.jitter().map(ms),
         // The scale has no meaning below 0.
-        r: rating.r.max(0.0),
-        mos: rating.mos(),
+        r: Some(rating.r.max(0.0)),
+        mos: Some(rating.mos()),
     })
 }
 
@@ -148,7 +154,7 @@ pub fn distributions(flows: &[FlowSnapshot]) -> Vec<Distribution> {
             "flow_mos_bucket",
             "Incoming flows by their mean opinion score in the last ten seconds: E-model, G.711",
             &[1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, f64::INFINITY],
-            |q| Some(q.mos),
+            |q| q.mos,
         ),
         (
             "flow_delay_seconds_bucket",

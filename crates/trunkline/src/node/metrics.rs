@@ -446,6 +446,22 @@ impl Node {
         )
     }
 
+    /// Writes how the links leave.
+    fn encode_uplinks(&self, f: &mut Family<'_, '_>) -> fmt::Result {
+        let links = || self.links();
+        let refused = links().filter_map(|(l, link)| Some((l, link.send_error?.count)));
+        f.counters("link_send_errors", "Datagrams that the kernel refused to send", refused)?;
+        let help = "Time for which the link's interface or next hop has taken nothing";
+        let stalled = |link: &LinkSnapshot| link.stalled.unwrap_or_default().as_secs_f64();
+        f.gauges("link_stalled_seconds", help, links().map(|(l, link)| (l, stalled(link))))?;
+        let help = "Whether the link leaves by another interface than the one that has its source";
+        let elsewhere = |l: &LinkSnapshot| f64::from(l.leaves_by.is_some());
+        f.gauges("link_leaves_elsewhere", help, links().map(|(l, link)| (l, elsewhere(link))))?;
+        let help = "Whether packets of the neighbour arrive at another own address than the link's";
+        let astray = |l: &LinkSnapshot| f64::from(l.arrives_at.is_some());
+        f.gauges("link_arrives_elsewhere", help, links().map(|(l, link)| (l, astray(link))))
+    }
+
     fn encode_links(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let links = || self.links();
         let with = |labels: &Labels, name: &str, value: &str| {
@@ -496,11 +512,7 @@ impl Node {
             "Number of these that the neighbour had announced",
             each(|s| s.goodbyes),
         )?;
-        let refused = links().filter_map(|(l, link)| Some((l, link.send_error?.count)));
-        f.counters("link_send_errors", "Datagrams that the kernel refused to send", refused)?;
-        let help = "Time for which the link's interface or next hop has taken nothing";
-        let stalled = |link: &LinkSnapshot| link.stalled.unwrap_or_default().as_secs_f64();
-        f.gauges("link_stalled_seconds", help, links().map(|(l, link)| (l, stalled(link))))?;
+        self.encode_uplinks(f)?;
         f.counters("link_drops", "Packets dropped at a link", {
             links().flat_map(|(l, link)| {
                 let drops: Vec<_> = link

@@ -1,5 +1,7 @@
 //! Actions of the control socket and SIGHUP on a running node.
 
+mod ending;
+
 use super::config::{self, Config};
 use super::expiry::{ExpiryMonitor, Owner};
 use super::{flows, reload, sip_warning, unix_secs};
@@ -7,8 +9,8 @@ use crate::addresses::Missing;
 use crate::datapath::{self, LinkSnapshot, NodeHandle, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Calls, Echo, Flows, HungUp, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, SendError,
-    Status, Streams, Trunk, TrunkIn,
+    Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, SendError, Status,
+    Streams, Trunk, TrunkIn,
 };
 use crate::operate::server;
 use crate::{clock, files, log, sip};
@@ -123,19 +125,6 @@ impl Operator {
         missing.addresses().to_vec()
     }
 
-    /// Ends the gateway's calls, if it has any.
-    pub fn end_calls(&self) {
-        match self.sip.as_ref().map(sip::GatewayHandle::stop) {
-            None | Some(Some(0)) => {}
-            Some(Some(calls)) => tracing::warn!(
-                calls,
-                "stopped while calls were ringing or up, and ended them, unless [sip] bye_at_stop \
-                 is false; `trunkline drain --stop` waits for the last"
-            ),
-            Some(None) => tracing::warn!("the gateway did not answer: records may be missing"),
-        }
-    }
-
     /// Whether a stop was requested.
     pub fn wants_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -155,15 +144,6 @@ impl Operator {
         let no_gateway =
             || refused("this node is not a gateway: a [sip] section in its file makes it one");
         self.sip.as_ref().ok_or_else(no_gateway)
-    }
-
-    fn hang_up(&self, call: Option<String>) -> Result<HungUp, Refused> {
-        let silent = || refused("the gateway does not answer: look at the node's log");
-        let calls = self.gateway()?.hang_up(call.clone()).ok_or_else(silent)?;
-        match call {
-            Some(call) if calls == 0 => Err(refused(format!("there is no call {call}"))),
-            _ => Ok(HungUp { calls }),
-        }
     }
 
     fn calls(&self, from: usize) -> Result<Calls, Refused> {
@@ -197,6 +177,7 @@ impl Operator {
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
             sessions: s.node.sessions,
+            gateway_sessions: s.node.gateway_sessions,
             streams: s.node.streams.open,
             gateway: self.sip.is_some(),
             calls: self.sip.as_ref().and_then(|sip| Some(sip.report(0, 0)?.stats.live)),
@@ -328,8 +309,12 @@ impl server::Operator for Operator {
             Request::Reload {} | Request::Drain { .. } | Request::Stop {} | Request::HangUp { .. }
         );
         if changes {
-            let what = match ask {
+            let what = match &ask {
                 Request::Reload {} => "reload",
+                Request::HangUp { call: Some(call), .. } => {
+                    &format!("calls hangup {}", call.escape_debug())
+                }
+                Request::HangUp { all: true, .. } => "calls hangup --all",
                 Request::HangUp { .. } => "calls hangup",
                 Request::Drain { on: true } => "drain",
                 Request::Drain { on: false } => "drain --undo",
@@ -353,7 +338,13 @@ impl server::Operator for Operator {
                 let running = self.running();
                 let client = |i| running.clients.get(usize::from(i)).map(|c| c.name.as_str());
                 let wanted = page.iter().filter(|f| peer.is_none_or(|p| f.flow.ends.peer.0 == p));
-                let flows = wanted.map(|f| flows::view(f, client)).collect();
+                let no_speech = self.sip.as_ref().and_then(|sip| sip.report(0, 0));
+                let no_speech = no_speech.map(|report| report.no_speech).unwrap_or_default();
+                let flows = wanted.map(|f| match flows::view(f, client) {
+                    flow if no_speech.contains(&flow.port) => flows::without_rating(flow),
+                    flow => flow,
+                });
+                let flows = flows.collect();
                 value(Flows { flows, next })
             }
             Request::Streams { peer, from } => {
@@ -365,7 +356,7 @@ impl server::Operator for Operator {
                 value(Streams { streams, next })
             }
             Request::Calls { from } => value(self.calls(from)?),
-            Request::HangUp { call } => value(self.hang_up(call)?),
+            Request::HangUp { call, all } => value(self.hang_up(call, all)?),
             Request::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
                 let to = NodeId(to);
@@ -459,7 +450,9 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         silent_next_hop: link.silent_next_hop,
         no_carrier: link.no_carrier.clone(),
         leaves_by: link.leaves_by.clone(),
+        arrives_at: link.arrives_at,
         stalled_s: link.stalled.map(|time| time.as_secs_f64()),
+        own_queue: link.own_queue,
     }
 }
 
@@ -472,6 +465,7 @@ fn send_error(now: Time, error: &datapath::SendError) -> SendError {
         since_s: now.since(error.since).as_secs_f64(),
         last_s: now.since(error.last).as_secs_f64(),
         lasts: error.lasts(now),
+        partial: error.is_partial(now),
     }
 }
 

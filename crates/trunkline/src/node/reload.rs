@@ -3,9 +3,10 @@
 mod sip;
 
 use super::config::{Config, Host, Runtime, Sip};
+use crate::addresses;
 use crate::datapath::WantedPaths;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use trunkline_overlay::link::{self, LinkChange};
 use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName, Routing, Sealing};
 use trunkline_overlay::route::CostModel;
@@ -94,7 +95,7 @@ impl Diff {
         let run = &old.runtime;
         for (differs, key) in [
             (old.overlay.id != *id, "[node] id"),
-            (old.listen != *listen, "[node] listen"),
+            (!are_same(&old.listen, listen), "[node] listen"),
             (old.socket != *socket, "[node] socket"),
             (old.remote != *remote, "[node] remote"),
             (old.clients != *clients, "[[client]] (another, or another key)"),
@@ -337,6 +338,19 @@ fn egresses(paths: &WantedPaths) -> BTreeMap<&LinkName, (Option<IpAddr>, Option<
     egresses.filter(|(_, egress)| *egress != (None, None)).collect()
 }
 
+/// Whether two lists of own addresses are the same. The interface of a link-local one may have come
+/// back with another index, which the running node follows.
+fn are_same(old: &[SocketAddr], new: &[SocketAddr]) -> bool {
+    let is_gone = |index: u32| index != 0 && addresses::interface_name(index).is_none();
+    let is_same = |(old, new): (&SocketAddr, &SocketAddr)| match (old, new) {
+        (SocketAddr::V6(old), SocketAddr::V6(new)) if is_gone(old.scope_id()) => {
+            (old.ip(), old.port()) == (new.ip(), new.port())
+        }
+        _ => old == new,
+    };
+    old.len() == new.len() && old.iter().zip(new).all(is_same)
+}
+
 /// The name at which the neighbour of `link` is, if it has one instead of an address.
 fn host<'a>(paths: &'a WantedPaths, link: &link::Config) -> Option<&'a Host> {
     paths.get(&name(link)).and_then(|path| path.host.as_ref())
@@ -405,6 +419,14 @@ via = 2
 
     fn config(text: &str) -> Config {
         parse(Path::new("x.toml"), text).unwrap()
+    }
+
+    /// An interface has the name that the file gives, and another index than before.
+    #[test]
+    fn a_listener_whose_interface_has_come_back_needs_no_restart() {
+        let at = |index: u32| vec![format!("[fe80::1%{index}]:7000").parse().expect("an address")];
+        assert!(are_same(&at(1 << 30), &at(1)) && are_same(&at(1), &at(1)));
+        assert!(!are_same(&at(1), &at(2)), "the former one is there");
     }
 
     /// Effect of a change in the file: keys applied, and keys that need a restart.

@@ -5,7 +5,6 @@ use super::config::{self, Config};
 use super::reload;
 use crate::datapath::record::{self, Body, MAGIC, Tag, read_bytes};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
@@ -277,6 +276,10 @@ impl<'a> Replay<'a> {
                 let (now, link, address) = record::read_set_address(&mut r)?;
                 self.node.set_address(now, link, address);
             }
+            Tag::Bind => {
+                let (link, own) = record::read_bind(&mut r)?;
+                self.node.bind(link, own);
+            }
             Tag::Echo => {
                 let (now, echo) = record::read_echo(&mut r)?;
                 // The recorded output shows whether it could be sent.
@@ -305,16 +308,22 @@ impl<'a> Replay<'a> {
 
     fn recv(&mut self, mut r: Reader<'_>) -> Result<(), Short> {
         let (now, n) = (Time::from_nanos(r.u64()?), r.u64()?);
-        let mut datagrams: Vec<(Time, SocketAddr, Vec<u8>)> = Vec::new();
+        let mut datagrams = Vec::new();
         for _ in 0..n {
             let at = Time::from_nanos(r.u64()?);
             let from = std::str::from_utf8(read_bytes(&mut r)?).ok().and_then(|s| s.parse().ok());
-            datagrams.push((at, from.ok_or(Short)?, read_bytes(&mut r)?.to_vec()));
+            let (from, local) = (from.ok_or(Short)?, record::read_local(&mut r)?);
+            datagrams.push((at, from, local, read_bytes(&mut r)?.to_vec()));
         }
         self.summary.datagrams_in += n;
         let mut batch: Vec<_> = datagrams
             .iter_mut()
-            .map(|(at, from, bytes)| RxDatagram { at: *at, from: *from, local: None, bytes })
+            .map(|(at, from, local, bytes)| RxDatagram {
+                at: *at,
+                from: *from,
+                local: *local,
+                bytes,
+            })
             .collect();
         self.node.recv(now, &mut batch, &mut self.sink);
         Ok(())

@@ -30,8 +30,8 @@ pub fn calls(args: &CallsArgs) -> Result<(), Error> {
 }
 
 fn hang_up(args: &HangupArgs) -> Result<(), Error> {
-    let call = args.call.clone();
-    let ended: HungUp = args.at.connect()?.ask(&Request::HangUp { call })?;
+    let (call, all) = (args.call.clone(), args.all);
+    let ended: HungUp = args.at.connect()?.ask(&Request::HangUp { call, all })?;
     match args.json {
         true => print_json(&ended)?,
         false => outln!("{} ended", super::table::count(ended.calls as u64, "call")),
@@ -69,7 +69,8 @@ const SILENT: f64 = 3.0;
 /// Explanations below the table of calls.
 pub const NOTE: &str = "Each line of a call counts packets from one end to this gateway; the \
                         RTCP columns are that end's own report on the whole path to it. R and MOS: \
-                        E-model, as if G.711 with concealment, 100 ms from mouth to ear.";
+                        E-model, as if G.711 with concealment, 100 ms from mouth to ear. --json has \
+                        each Call-ID, for `trunkline calls hangup`.";
 
 /// Columns of the table of calls.
 pub const COLUMNS: [(&str, Align); 16] = [
@@ -127,7 +128,11 @@ fn cells(leg: &CallLeg, is_over: bool) -> Vec<String> {
     vec![
         leg.from.clone(),
         if leg.overlay { "overlay" } else { "UDP" }.into(),
-        leg.packets.to_string(),
+        match (leg.packets, leg.other) {
+            (packets, 0) => packets.to_string(),
+            (0, other) => other.to_string(),
+            (packets, other) => format!("{packets} + {other}"),
+        },
         percent(share(leg.lost)),
         percent(share(leg.late)),
         percent(share(leg.recovered)),

@@ -43,7 +43,7 @@ pub fn all(client: &mut Client, peer: Option<u32>) -> Result<Vec<Flow>, Error> {
 pub fn sort(flows: &mut [Flow], worst: bool) {
     flows.sort_by_key(|f| (f.peer, f.peer_port, f.port, f.direction));
     if worst {
-        let mos = |f: &Flow| f.last_10s.map_or(f64::INFINITY, |q| q.mos);
+        let mos = |f: &Flow| f.last_10s.and_then(|q| q.mos).unwrap_or(f64::INFINITY);
         flows.sort_by(|a, b| a.ended.cmp(&b.ended).then(mos(a).total_cmp(&mos(b))));
     }
 }
@@ -104,9 +104,9 @@ pub fn flow_row(f: &Flow) -> Vec<String> {
         of(|q| q.recovered),
         number(now.and_then(|q| q.delay_ms), 1),
         number(now.and_then(|q| q.jitter_ms), 2),
-        number(now.map(|q| q.r), 1),
-        number(now.map(|q| q.mos), 2),
+        number(now.and_then(|q| q.r), 1),
+        number(now.and_then(|q| q.mos), 2),
         percent(f.call.map(|q| q.missed_share)),
-        number(f.call.map(|q| q.mos), 2),
+        number(f.call.and_then(|q| q.mos), 2),
     ]
 }

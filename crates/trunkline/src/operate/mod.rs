@@ -234,12 +234,13 @@ Examples:
 The Call-ID of a call is in `trunkline calls --json`, as `call`. A call that still rings is
 cancelled.
 Exit code 1: there is no such call, no node answers there, or it is no gateway.")]
+#[command(group(clap::ArgGroup::new("which").required(true).args(["call", "all"])))]
 struct HangupArgs {
     /// Call-ID of the call
-    #[arg(value_name = "CALL-ID", required_unless_present = "all")]
+    #[arg(value_name = "CALL-ID")]
     call: Option<String>,
     /// End all calls, whether they ring or are up
-    #[arg(long, conflicts_with = "call")]
+    #[arg(long)]
     all: bool,
     #[command(flatten)]
     at: At,

@@ -47,8 +47,12 @@ pub enum Request {
     },
     /// Ends calls, tells their ends, and returns [`HungUp`].
     HangUp {
-        /// Call-ID of the call; `null` for all calls.
+        /// Call-ID of the call; without one, `all` must be true.
+        #[serde(default)]
         call: Option<String>,
+        /// Whether all calls are meant.
+        #[serde(default)]
+        all: bool,
     },
     /// Sends an echo and returns its result as [`Echo`].
     Echo {
@@ -147,6 +151,8 @@ pub struct CallLeg {
     pub expected: u64,
     /// Packets that arrived, without duplicates.
     pub packets: u64,
+    /// Datagrams that arrived and are neither RTP nor RTCP, such as those of a fax (T.38).
+    pub other: u64,
     /// Packets that should have arrived and did not.
     pub lost: u64,
     /// Packets that arrived too late to be played.
@@ -163,6 +169,10 @@ pub struct CallLeg {
     pub missed_now: Option<f64>,
     /// Jitter according to RFC 3550 (6.4.1), in milliseconds.
     pub jitter_ms: Option<f64>,
+    /// Mean delay, in milliseconds, that the end which hears the packets needs beyond the usual one, so
+    /// that few of them are late.
+    #[serde(default)]
+    pub extra_delay_ms: Option<f64>,
     /// E-model rating of the last second, as if it were G.711.
     pub r_now: Option<f64>,
     /// E-model rating of the whole call.
@@ -274,6 +284,8 @@ pub struct Status {
     pub links: usize,
     /// Number of applications attached.
     pub sessions: u64,
+    /// Number of sessions that its gateway has for the media of calls.
+    pub gateway_sessions: u64,
     /// Number of streams that end here, including those being opened or closed.
     pub streams: u64,
     /// Whether it is a SIP gateway.
@@ -434,9 +446,15 @@ pub struct Link {
     pub no_carrier: Option<String>,
     /// Interface that the link leaves by, if it is not the one that has its `source`; else `null`.
     pub leaves_by: Option<String>,
+    /// Own address that the neighbour's packets arrive at, if it is not the link's `source` or of its
+    /// `interface`; else `null`.
+    pub arrives_at: Option<IpAddr>,
     /// Time for which the interface that the link leaves by has taken nothing, in seconds; `null` if
     /// it takes packets.
     pub stalled_s: Option<f64>,
+    /// Whether the link's packets wait in a queue of their own behind the interface, so that it has
+    /// a socket of its own.
+    pub own_queue: bool,
 }
 
 /// The kernel's refusals to send packets of one link.
@@ -452,8 +470,11 @@ pub struct SendError {
     pub since_s: f64,
     /// Time since the last error, in seconds.
     pub last_s: f64,
-    /// Whether the last error is less than 10 s old, and nothing was sent since.
+    /// Whether the failure may last. It ends 2 s after the last error if packets were sent since,
+    /// and otherwise after 10 s.
     pub lasts: bool,
+    /// Whether some packets are refused and others sent.
+    pub partial: bool,
 }
 
 /// An entry of the forwarding table.
@@ -556,10 +577,11 @@ pub struct FlowQuality {
     pub delay_ms: Option<f64>,
     /// Mean jitter according to RFC 3550, in milliseconds.
     pub jitter_ms: Option<f64>,
-    /// E-model rating, 0 to 100, as if it were G.711 with concealment.
-    pub r: f64,
+    /// E-model rating, 0 to 100, as if it were G.711 with concealment; `null` for a fax of a gateway's
+    /// call, which has none.
+    pub r: Option<f64>,
     /// Mean opinion score equivalent to the rating, 1 to 4.5.
-    pub mos: f64,
+    pub mos: Option<f64>,
 }
 
 /// A page of the streams that end at the node.

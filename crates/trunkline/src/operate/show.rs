@@ -256,12 +256,20 @@ fn refusal(l: &Link) -> String {
         format!("{interface} has no carrier")
     } else if let Some(next_hop) = l.silent_next_hop {
         format!("{next_hop} doesn't answer ARP or neighbour discovery")
+    } else if stalls && l.own_queue {
+        "the interface takes nothing for this address".into()
     } else if stalls {
         "the interface takes nothing".into()
     } else if let Some(error) = error {
-        error.error.clone()
+        if error.partial {
+            format!("{} for some packets", error.error)
+        } else {
+            error.error.clone()
+        }
     } else if let Some(by) = &l.leaves_by {
         format!("leaves by {by}")
+    } else if let Some(own) = &l.arrives_at {
+        format!("its packets arrive at {own}")
     } else if let Some(error) = l.lookup_error.as_ref().filter(|_| !l.up) {
         error.clone()
     } else {

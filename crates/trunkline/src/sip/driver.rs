@@ -1,9 +1,10 @@
 //! The event loop of the SIP thread.
 
-use super::ledger::Ledger;
+use super::ledger::{self, Ledger};
 use super::port_board::PortBoard;
-use super::stream::{self, Line, OUTBOX, ROOM, Tls, Waiting};
-use super::{Bound, GatewayReport, Input, until};
+use super::stream::{self, Activity, Line, OUTBOX, ROOM, Waiting};
+use super::tls::Tls;
+use super::{Bound, GatewayReport, Input, Stopped, until};
 use crate::clock;
 use crate::datapath::media::MediaStats;
 use crate::rate_limited_log::RateLimitedLog;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use trunkline_base::Time;
-use trunkline_gateway::{CallView, Event, Found, Gateway, Transport};
+use trunkline_gateway::{CallOutcome, CallView, Event, Found, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
 /// Maximum number of inputs processed before the resulting output is sent.
@@ -53,12 +54,15 @@ pub struct Driver {
 /// A stop that has been requested.
 struct Stopping {
     /// Receiver of the stop notification.
-    reply: SyncSender<usize>,
-    /// Number of calls at the time.
-    up: usize,
+    reply: SyncSender<Stopped>,
+    /// The calls at the time.
+    calls: Stopped,
     /// Time until which the ends of calls may answer that they have been told.
     until: Time,
 }
+
+/// Maximum number of calls that the message about a stop names.
+const NAMED: usize = 10;
 
 /// Time for the ends of calls to answer when the gateway stops.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -70,6 +74,8 @@ struct LimitedLogs {
     descriptions: RateLimitedLog,
     refusals: RateLimitedLog,
     forbidden: RateLimitedLog,
+    malformed: RateLimitedLog,
+    full: RateLimitedLog,
 }
 
 /// The writing side of a connection.
@@ -78,6 +84,7 @@ struct Connection {
     outbox: mpsc::Sender<Waiting>,
     /// Room for queued messages, shared by all connections with this address.
     room: Arc<Semaphore>,
+    activity: Arc<Activity>,
 }
 
 impl Connection {
@@ -181,11 +188,13 @@ impl Driver {
     /// notification.
     fn is_over(&mut self) -> bool {
         let Some(stopping) = &self.stopping else { return false };
-        let is_told = self.gateway.is_quiet() || clock::now() >= stopping.until;
+        let is_quiet = self.gateway.is_quiet();
+        let is_told = is_quiet || clock::now() >= stopping.until;
         if !is_told || !self.ledger.is_settled() {
             return false;
         }
-        let _ = stopping.reply.try_send(stopping.up);
+        let calls = Stopped { is_answered: is_quiet, ..stopping.calls.clone() };
+        let _ = stopping.reply.try_send(calls);
         true
     }
 
@@ -204,6 +213,9 @@ impl Driver {
             }
             Input::Message(hop, message) => {
                 self.gateway.take(now, hop, &message, &mut self.board);
+            }
+            Input::Malformed(hop, is_for_size, why) => {
+                self.gateway.malformed(hop.remote, is_for_size, why);
             }
             Input::Accepted(socket, stream, remote) => self.admit(socket, stream, remote),
             Input::Closed(connection, why) => self.closed(connection, why.as_ref()),
@@ -231,12 +243,12 @@ impl Driver {
                 let _ = reply.try_send(());
             }
             Input::Stop(reply) => {
-                let up = self.gateway.stats().live;
+                let calls = self.to_be_stopped();
                 self.gateway.stop(now, &mut self.board);
-                self.stopping = Some(Stopping { reply, up, until: now + FAREWELL });
+                self.stopping = Some(Stopping { reply, calls, until: now + FAREWELL });
             }
-            Input::HangUp(call, reply) => {
-                let ended = self.gateway.hang_up(now, call.as_deref(), &mut self.board);
+            Input::HangUp(which, reply) => {
+                let ended = self.gateway.hang_up(now, &which, &mut self.board);
                 let _ = reply.try_send(ended);
             }
             Input::Ask(from, count, reply) => {
@@ -248,10 +260,28 @@ impl Driver {
                     media: self.media,
                     free_ports: self.gateway.free_ports(),
                     certificate_not_after: self.tls.not_after,
+                    no_speech: self.gateway.calls().flat_map(|call| call.no_speech).collect(),
+                    ended: self.ledger.ended_by_outcome(),
                 };
                 let _ = reply.try_send(report);
             }
         }
+    }
+
+    /// The calls that a stop ends.
+    fn to_be_stopped(&self) -> Stopped {
+        let mut stopped =
+            Stopped { is_told: self.gateway.config().bye_at_stop, ..Stopped::default() };
+        for call in ledger::by_start(&self.gateway) {
+            match call.answered {
+                Some(_) => stopped.up += 1,
+                None => stopped.ringing += 1,
+            }
+            if stopped.named.len() < NAMED {
+                stopped.named.push(format!("{} to {} ({})", call.from, call.to, call.name));
+            }
+        }
+        stopped
     }
 
     /// TLS settings for connections of this socket, if they are encrypted.
@@ -279,8 +309,11 @@ impl Driver {
         let with_it = self.connections.values().find(|other| other.remote.ip() == remote.ip());
         let room = with_it.map(|other| Arc::clone(&other.room));
         let room = room.unwrap_or_else(|| Arc::new(Semaphore::new(ROOM)));
-        self.connections.insert(connection, Connection { remote, outbox: sender, room });
-        Line { hop, inbox: self.inbox.clone(), outbox, patience: Some(stream::FIRST) }
+        let activity = Activity::begin();
+        let ours = Connection { remote, outbox: sender, room, activity: Arc::clone(&activity) };
+        self.connections.insert(connection, ours);
+        let patience = Some(stream::FIRST);
+        Line { hop, inbox: self.inbox.clone(), outbox, patience, activity }
     }
 
     fn send(&mut self, Output { to, bytes }: Output) {
@@ -335,22 +368,34 @@ impl Driver {
         self.gateway.disconnected(clock::now(), connection, &mut self.board);
     }
 
-    /// Whether there is room for one more connection with this address. If all slots are taken, the
-    /// address with the most connections gives up its oldest.
+    /// Makes room for one more connection with this address; false if it can't have one. An address
+    /// that has its share gives up one of its own, never another's. If all slots are taken, the address
+    /// with the most connections gives one up.
     fn has_room(&mut self, address: IpAddr) -> bool {
-        let same = self.connections.values().filter(|line| line.remote.ip() == address).count();
+        let of = |line: &Connection| line.remote.ip().to_canonical();
+        let address = address.to_canonical();
+        let all = self.connections.iter();
+        let all = all.map(|(&n, line)| (n, of(line), line.activity.rank()));
+        let same = all.clone().filter(|(_, ip, _)| *ip == address).count();
         if same >= CONNECTIONS / 8 {
-            return false;
+            let first = most_idle(all.filter(|(_, ip, _)| *ip == address));
+            self.limited_logs.full.warn(
+                clock::now(),
+                format_args!(
+                    "{address} has {same} SIP connections, as many as one address may: the one that \
+                     has been idle longest is closed for a new one"
+                ),
+            );
+            return first.inspect(|&first| self.over(first)).is_some();
         }
         if self.connections.len() < CONNECTIONS {
             return true;
         }
         let config = self.gateway.config();
-        let untrusted = self.connections.iter().map(|(&n, line)| (n, line.remote.ip()));
-        let untrusted = untrusted.filter(|(_, ip)| !config.trusts(*ip));
+        let untrusted = all.filter(|(_, ip, _)| !config.trusts(*ip));
         // A trusted address gets a slot as long as any untrusted one holds one.
         let same = if config.trusts(address) { None } else { Some(same) };
-        surplus(untrusted, same).inspect(|&oldest| self.over(oldest)).is_some()
+        surplus(untrusted, same).inspect(|&first| self.over(first)).is_some()
     }
 
     fn on_events(&mut self) {
@@ -396,7 +441,10 @@ impl Driver {
                     let _ = inbox.send(Input::Named(name, found)).await;
                 });
             }
-            Event::Ended(call, outcome) => self.ledger.ended(*call, outcome),
+            Event::Ended(call, outcome) => {
+                log_end(&call, outcome);
+                self.ledger.ended(*call, outcome);
+            }
             Event::Plain(id) => {
                 let call = self.gateway.call(id);
                 tracing::warn!(
@@ -421,20 +469,65 @@ impl Driver {
                     format_args!("a request from {from} is refused with {code}: {why}"),
                 );
             }
+            Event::Silent(remote, connection, by_udp) => {
+                let then = match by_udp {
+                    true => "its long requests go by UDP for ten minutes",
+                    false => "requests there end with 408",
+                };
+                let what = format!(
+                    "{remote} accepts SIP connections, and nothing comes from there: does a SIP \
+                     server listen at that port? {then}"
+                );
+                self.limited_logs.connections.warn(clock::now(), what);
+                if !self.gateway.is_open(connection) {
+                    self.connections.remove(&connection);
+                }
+            }
+            Event::Malformed(from, why, code) => {
+                let then = match code {
+                    Some(code) => format!("is refused with {code}"),
+                    None => "is dropped without an answer".into(),
+                };
+                self.limited_logs
+                    .malformed
+                    .warn(clock::now(), format_args!("a SIP message from {from} {then}: {why}"));
+            }
             Event::Forbidden(from) => self.forbidden(from),
         }
     }
 }
 
-/// Oldest connection of the address that has the most, if it has more than any other and, unless
+/// Logs a call that none of its ends has ended. Those that stop with the gateway are in one line.
+fn log_end(call: &CallView, outcome: CallOutcome) {
+    let why = match outcome {
+        CallOutcome::Idle => {
+            "a call has been ended as idle: no packet and no message came for the time in [sip] idle, \
+             or its answer was not acknowledged for a minute"
+        }
+        CallOutcome::Operator => "a call has been ended by an operator (`trunkline calls hangup`)",
+        _ => return,
+    };
+    tracing::info!(call = call.name, from = call.from, to = call.to, "{why}");
+}
+
+/// A connection, the address of its peer, and its rank among those that may be closed.
+type Ranked = (u64, IpAddr, (bool, u64));
+
+/// The connection to be closed first.
+fn most_idle(all: impl Iterator<Item = Ranked>) -> Option<u64> {
+    all.min_by_key(|(connection, _, rank)| (*rank, *connection)).map(|(connection, ..)| connection)
+}
+
+/// The most idle connection of the address that has the most, if it has more than any other and, unless
 /// that is `None`, more than `same`, the count of the address that wants one more.
-fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: Option<usize>) -> Option<u64> {
-    let mut each: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
-    for (connection, ip) in all {
-        each.entry(ip).or_insert((0, connection)).0 += 1;
+fn surplus(all: impl Iterator<Item = Ranked> + Clone, same: Option<usize>) -> Option<u64> {
+    let mut each: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (_, ip, _) in all.clone() {
+        *each.entry(ip).or_default() += 1;
     }
-    let most = each.into_values().max_by_key(|&(count, _)| count);
-    most.filter(|&(count, _)| same.is_none_or(|same| count > same + 1)).map(|(_, first)| first)
+    let most = each.into_iter().max_by_key(|&(_, count)| count);
+    let (ip, _) = most.filter(|&(_, count)| same.is_none_or(|same| count > same + 1))?;
+    most_idle(all.filter(|(_, other, _)| *other == ip))
 }
 
 async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
@@ -470,11 +563,15 @@ mod tests {
     #[test]
     fn who_has_most_connections_gives_one_up() {
         let address = |n: u8| IpAddr::from([192, 0, 2, n]);
-        let all = [(3, 1), (4, 2), (5, 2), (7, 1), (8, 1), (9, 3)].map(|(n, ip)| (n, address(ip)));
+        // The third has carried no message yet; of the others, the second has been idle longest.
+        let all = [(3, 1, 90), (4, 2, 50), (5, 2, 40), (7, 1, 20), (8, 1, 80), (9, 3, 10)];
+        let all = all.map(|(n, ip, last)| (n, address(ip), (n != 8, last)));
         let each = |same| surplus(all.into_iter(), same);
-        assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(3); 3]);
+        assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(8); 3]);
         assert_eq!(each(Some(2)), None, "who wants one would have as many");
         assert_eq!(surplus(std::iter::empty(), None), None);
+        let used = all.into_iter().filter(|(n, ..)| *n != 8);
+        assert_eq!(most_idle(used.filter(|(_, ip, _)| *ip == address(1))), Some(7));
     }
 
     #[test]
@@ -484,7 +581,8 @@ mod tests {
             let (outbox, reader) = mpsc::channel(OUTBOX);
             let room = Arc::clone(&room);
             let remote = ([192, 0, 2, 1], 5060).into();
-            (Connection { remote, outbox, room }, reader)
+            let activity = Activity::begin();
+            (Connection { remote, outbox, room, activity }, reader)
         };
         let ((a, mut read_a), (b, _read_b)) = (line(), line());
         // Messages of 60 kB fill the shared room over both connections before either queue is full.

@@ -18,8 +18,8 @@ use trunkline_media::quality::emodel::{self, Codec, Parameters};
 /// Number of ended calls that are still shown.
 const SHOWN: usize = 50;
 
-/// Assumed mouth-to-ear delay for the rating: a gateway can't see the phones' buffers or their
-/// distance.
+/// Assumed mouth-to-ear delay for the rating, to which the wait for slow packets is added: a gateway
+/// can't see the phones' buffers or their distance.
 const DELAY: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,8 @@ pub struct Ledger {
     legs: BTreeMap<u16, Leg>,
     ending: Vec<Ending>,
     ended: VecDeque<Call>,
+    /// Number of ended calls by outcome.
+    outcomes: BTreeMap<&'static str, u64>,
     records: Option<Records>,
 }
 
@@ -73,7 +75,9 @@ impl Ledger {
     /// Opens a ledger that appends records to the file at `records`, if one is given.
     pub fn open(records: Option<&Path>) -> io::Result<Ledger> {
         let records = records.map(Records::open).transpose()?;
-        Ok(Ledger { legs: BTreeMap::new(), ending: Vec::new(), ended: VecDeque::new(), records })
+        let (legs, ending, ended) = (BTreeMap::new(), Vec::new(), VecDeque::new());
+        let outcomes = OUTCOMES.iter().map(|outcome| (*outcome, 0)).collect();
+        Ok(Ledger { legs, ending, ended, outcomes, records })
     }
 
     /// Processes the packet thread's counts.
@@ -132,6 +136,11 @@ impl Ledger {
         }
     }
 
+    /// Number of ended calls by outcome, in the words of the records.
+    pub fn ended_by_outcome(&self) -> Vec<(&'static str, u64)> {
+        self.outcomes.iter().map(|(outcome, n)| (*outcome, *n)).collect()
+    }
+
     /// Whether all ended calls have been recorded.
     pub fn is_settled(&self) -> bool {
         self.ending.is_empty()
@@ -139,6 +148,7 @@ impl Ledger {
 
     /// Records a call that has ended, once its final counts are in.
     pub fn ended(&mut self, view: CallView, outcome: CallOutcome) {
+        *self.outcomes.entry(told(outcome).0).or_default() += 1;
         let (at, waits) = (clock::now(), view.ports.len() * 2);
         let ending = Ending { view, outcome, at, waits };
         match waits {
@@ -169,7 +179,8 @@ impl Ledger {
     pub fn rows(&self, gateway: &Gateway, from: usize, count: usize) -> (Vec<Call>, bool) {
         let (now, live) = (clock::now(), gateway.stats().live);
         let state = |call: &CallView| if call.answered.is_some() { "up" } else { "ringing" };
-        let up = gateway.calls().skip(from).map(|call| self.row(&call, now, state(&call)));
+        let up = by_start(gateway).into_iter().skip(from);
+        let up = up.map(|call| self.row(&call, now, state(&call)));
         let over = self.ended.iter().rev().skip(from.saturating_sub(live)).cloned();
         let is_more = live + self.ended.len() > from.saturating_add(count);
         (up.chain(over).take(count).collect(), is_more)
@@ -207,6 +218,27 @@ impl Ledger {
     }
 }
 
+/// All current calls, the one that began first being the first.
+pub fn by_start(gateway: &Gateway) -> Vec<CallView> {
+    let mut calls: Vec<CallView> = gateway.calls().collect();
+    // Calls that began at the same moment keep their order from one page to the next.
+    calls.sort_by_key(|call| (call.since, call.id));
+    calls
+}
+
+/// All outcomes of calls, in the words of the records.
+const OUTCOMES: [&str; 9] = [
+    "caller-hung-up",
+    "callee-hung-up",
+    "cancelled",
+    "unanswered",
+    "refused",
+    "idle",
+    "stopped",
+    "operator-hung-up",
+    "refused-by-trunk",
+];
+
 /// How a call has ended, in the words of the records, and its status code.
 fn told(outcome: CallOutcome) -> (&'static str, Option<u16>) {
     match outcome {
@@ -241,6 +273,7 @@ impl Leg {
             overlay: self.is_over,
             expected,
             packets,
+            other: self.counts.other,
             lost: self.counts.lost(),
             late,
             recovered,
@@ -250,6 +283,8 @@ impl Leg {
             too_large: other.too_large,
             missed_now: self.now.as_ref().and_then(missed),
             jitter_ms: self.jitter.map(|jitter| jitter.as_secs_f64() * 1e3),
+            extra_delay_ms: (self.counts.timed > 0)
+                .then(|| self.counts.extra_delay().as_secs_f64() * 1e3),
             r_now: self.now.as_ref().and_then(rating),
             r,
             mos: r.map(emodel::mos),
@@ -287,8 +322,27 @@ fn rating(counts: &Counts) -> Option<f64> {
     let burst = emodel::burst_ratio_of(counts.expected, lost, counts.gaps.min(lost));
     let parameters = Parameters::default()
         .with_codec(Codec::G711_PLC)
-        .with_delay(DELAY)
+        .with_delay(DELAY + counts.extra_delay())
         .with_loss(share, burst.max(1.0));
     // Below 0 the rating has no meaning either.
     Some(emodel::rate(&parameters).r.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rating_pays_for_what_is_missed_and_for_what_is_waited_for() {
+        let good = Counts { expected: 50, packets: 50, timed: 50, ..Counts::default() };
+        let waits = |ms: u64| Counts { wait: 50 * ms * 1_000_000, ..good };
+        let usual = rating(&good).unwrap();
+        assert!((90.0..91.0).contains(&usual), "{usual}");
+        assert_eq!(rating(&waits(40)), Some(usual), "the least that a phone has");
+        // Idd (G.107, 7-27) at 360 ms instead of 100 ms.
+        let jitter = rating(&waits(300)).unwrap();
+        assert!((60.0..70.0).contains(&jitter), "{jitter}");
+        let late = rating(&Counts { late: 5, ..good }).unwrap();
+        assert!((60.0..68.0).contains(&late), "{late}");
+    }
 }

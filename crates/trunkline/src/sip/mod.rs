@@ -6,6 +6,7 @@ mod ledger;
 mod port_board;
 mod records;
 mod stream;
+mod tls;
 
 use crate::addresses;
 use crate::clock;
@@ -14,13 +15,15 @@ use crate::node::config::Sip;
 use crate::operate::protocol::Call;
 use driver::Driver;
 use port_board::PortBoard;
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
+use tls::Tls;
 use tokio::sync::mpsc;
 use trunkline_base::Time;
-use trunkline_gateway::{Gateway, Stats, Transport};
+use trunkline_gateway::{CallSelection, Gateway, Stats, Transport};
 use trunkline_sip::Message;
 use trunkline_sip::transaction::Hop;
 
@@ -37,6 +40,9 @@ enum Input {
     Datagram(Hop, Vec<u8>),
     /// A message from a connection.
     Message(Hop, Box<Message>),
+    /// A connection has brought what can't be processed: whether it is only too large, the reason, and
+    /// the status code of the answer to it.
+    Malformed(Hop, bool, (String, Option<u16>)),
     /// A new connection to this socket.
     Accepted(u32, tokio::net::TcpStream, SocketAddr),
     /// A connection has ended or, if there is an error, could not be established.
@@ -51,13 +57,13 @@ enum Input {
     LegEnded(crate::datapath::media::LegCounts),
     /// The configuration has changed, with these TLS settings: the answer is whether the latter are
     /// new.
-    Reconfigure(Box<Sip>, Box<stream::Tls>, SyncSender<bool>),
+    Reconfigure(Box<Sip>, Box<Tls>, SyncSender<bool>),
     /// Refuses new calls from now on, or accepts them again; acknowledged when done.
     Drain(bool, SyncSender<()>),
-    /// The node is stopping: the answer is the number of calls that ended with it.
-    Stop(SyncSender<usize>),
-    /// Ends the calls with this Call-ID, or all; the answer is their number.
-    HangUp(Option<String>, SyncSender<usize>),
+    /// The node is stopping: the answer describes the calls that ended with it.
+    Stop(SyncSender<Stopped>),
+    /// Ends these calls; the answer is their number.
+    HangUp(CallSelection, SyncSender<usize>),
     /// Requests a report with the calls from the first number on, as many as the second.
     Ask(usize, usize, SyncSender<GatewayReport>),
 }
@@ -77,6 +83,25 @@ pub struct GatewayReport {
     pub free_ports: usize,
     /// When its certificate expires, in seconds since 1970; 0 without one.
     pub certificate_not_after: u64,
+    /// Media ports, and virtual ports, of streams that are no RTP: faxes.
+    pub no_speech: BTreeSet<u16>,
+    /// Number of ended calls by outcome.
+    pub ended: Vec<(&'static str, u64)>,
+}
+
+/// The calls that ended because their gateway was stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// Number of calls that were up.
+    pub up: usize,
+    /// Number of calls that rang.
+    pub ringing: usize,
+    /// The first of them, in words.
+    pub named: Vec<String>,
+    /// Whether their ends were told; not if `bye_at_stop` is false.
+    pub is_told: bool,
+    /// Whether all ends that were told have answered in time.
+    pub is_answered: bool,
 }
 
 /// Handle through which other threads query the gateway.
@@ -96,18 +121,17 @@ impl GatewayHandle {
     /// and TLS files. Returns whether the content of the files is new. Nothing changes if one of
     /// them is invalid.
     pub fn reconfigure(&self, sip: &Sip) -> Result<bool, String> {
-        let tls = stream::Tls::read(&sip.tls).map_err(|what| format!("[sip] {what}"))?;
+        let tls = Tls::read(&sip.tls).map_err(|what| format!("[sip] {what}"))?;
         let (reply, answer) = sync_channel(1);
         let sent = self.0.try_send(Input::Reconfigure(Box::new(sip.clone()), Box::new(tls), reply));
         let is_new = sent.ok().and_then(|()| answer.recv_timeout(Duration::from_secs(1)).ok());
         is_new.ok_or_else(|| "the gateway does not answer: look at the node's log".into())
     }
 
-    /// Ends the calls with this Call-ID, or all calls. Returns their number; `None` if the gateway does
-    /// not answer in time.
-    pub fn hang_up(&self, call: Option<String>) -> Option<usize> {
+    /// Ends calls. Returns their number; `None` if the gateway does not answer in time.
+    pub fn hang_up(&self, which: CallSelection) -> Option<usize> {
         let (reply, answer) = sync_channel(1);
-        self.0.try_send(Input::HangUp(call, reply)).ok()?;
+        self.0.try_send(Input::HangUp(which, reply)).ok()?;
         answer.recv_timeout(Duration::from_secs(1)).ok()
     }
 
@@ -120,9 +144,9 @@ impl GatewayHandle {
         }
     }
 
-    /// Ends all calls, has their ends told, and has their records written. Returns their number; `None` if the gateway
-    /// does not answer in time.
-    pub fn stop(&self) -> Option<usize> {
+    /// Ends all calls, has their ends told, and has their records written. `None` if the gateway does
+    /// not answer in time.
+    pub fn stop(&self) -> Option<Stopped> {
         let (reply, answer) = sync_channel(1);
         self.0.try_send(Input::Stop(reply)).ok()?;
         answer.recv_timeout(ledger::PATIENCE + Duration::from_secs(2)).ok()
@@ -179,7 +203,7 @@ fn advice(why: &io::Error) -> &'static str {
 
 /// Checks that the files named by `sip` can be used.
 pub fn check(sip: &Sip) -> Result<(), Error> {
-    stream::Tls::read(&sip.tls).map_err(Error::Tls)?;
+    Tls::read(&sip.tls).map_err(Error::Tls)?;
     let folder = sip.records.as_deref().and_then(std::path::Path::parent);
     match folder.filter(|folder| !folder.as_os_str().is_empty()).map(std::fs::metadata) {
         Some(Err(source)) => {
@@ -192,7 +216,7 @@ pub fn check(sip: &Sip) -> Result<(), Error> {
 /// When the certificate of a gateway expires, in seconds since 1970; 0 without one, or if it can't be
 /// read.
 pub fn not_after(sip: &Sip) -> u64 {
-    stream::Tls::read(&sip.tls).map_or(0, |tls| tls.not_after)
+    Tls::read(&sip.tls).map_or(0, |tls| tls.not_after)
 }
 
 /// Starts the gateway that `sip` describes. `lasting` is a secret that survives restarts.
@@ -210,7 +234,7 @@ pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<GatewayHand
             source,
         })?);
     }
-    let tls = stream::Tls::read(&sip.tls).map_err(Error::Tls)?;
+    let tls = Tls::read(&sip.tls).map_err(Error::Tls)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|e| Error::Io(e.into()))?;
     let ledger = ledger::Ledger::open(sip.records.as_deref()).map_err(|source| Error::Records {

@@ -1,23 +1,20 @@
 //! SIP connections: TCP, and TLS over it.
 
 use super::Input;
-use crate::files;
-use crate::node::config;
+use super::tls::Tls;
+use crate::clock;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 use trunkline_sip::transaction::Hop;
-use trunkline_sip::{Frame, Framer, Start, reply};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use trunkline_sip::{Frame, Framer, Message, Start, reply};
 
 /// Maximum number of messages queued for a connection.
 pub const OUTBOX: usize = 512;
@@ -38,90 +35,15 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// The same for a connection that is made only because a request is long: UDP will do.
 pub const BRIEF: Duration = Duration::from_millis(500);
 
+/// Time for the rest of a stream whose last message has been refused, and its maximum size in bytes.
+const PARTING: Duration = Duration::from_secs(1);
+const MAX_UNREAD: usize = 1 << 20;
+
 /// Time limit for the other end to accept a message.
 const WRITE: Duration = Duration::from_secs(10);
 
 /// Time limit for the first message on a connection: the duration of a transaction.
 pub const FIRST: Duration = Duration::from_secs(32);
-
-/// TLS settings: the certificate presented, and the roots trusted.
-#[derive(Clone, Default)]
-pub struct Tls {
-    acceptor: Option<TlsAcceptor>,
-    connector: Option<TlsConnector>,
-    /// Certificates of the acceptor and the connector, to compare settings.
-    of: [Vec<CertificateDer<'static>>; 2],
-    /// When the presented certificate expires, in seconds since 1970; 0 without one.
-    pub not_after: u64,
-}
-
-impl PartialEq for Tls {
-    fn eq(&self, other: &Tls) -> bool {
-        self.of == other.of
-    }
-}
-
-impl Tls {
-    /// Reads the files of the TLS settings; fails with a description of the problem.
-    pub fn read(files: &config::Tls) -> Result<Tls, String> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = Tls::default();
-        if let Some((certificate, key)) = &files.own {
-            let chain = certificates("certificate", certificate)?;
-            let wrong =
-                |e: &dyn std::fmt::Display| format!("certificate_key {}: {e}", key.display());
-            let text = files::read(key, MAX_FILE).map_err(|e| wrong(&e))?;
-            let secret = PrivateKeyDer::from_pem_slice(&text).map_err(|e| wrong(&e))?;
-            tls.not_after = not_after(&chain);
-            tls.of[0].clone_from(&chain);
-            let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-                .with_safe_default_protocol_versions()
-                .map_err(|e| e.to_string())?
-                .with_no_client_auth()
-                .with_single_cert(chain, secret)
-                .map_err(|e| {
-                    let (one, other) = (certificate.display(), key.display());
-                    format!("certificate {one} and certificate_key {other}: {e}")
-                })?;
-            tls.acceptor = Some(TlsAcceptor::from(Arc::new(server)));
-        }
-        if let Some(path) = &files.roots {
-            let mut roots = RootCertStore::empty();
-            for root in certificates("roots", path)? {
-                tls.of[1].push(root.clone());
-                roots.add(root).map_err(|e| format!("roots {}: {e}", path.display()))?;
-            }
-            let client = ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .map_err(|e| e.to_string())?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            tls.connector = Some(TlsConnector::from(Arc::new(client)));
-        }
-        Ok(tls)
-    }
-}
-
-/// When the first certificate of a chain expires, in seconds since 1970; 0 if that can't be told.
-fn not_after(chain: &[CertificateDer<'_>]) -> u64 {
-    let first = chain.first().and_then(|der| X509Certificate::from_der(der).ok());
-    let end = first.map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp());
-    u64::try_from(end).unwrap_or(0)
-}
-
-/// Maximum size of a certificate file, in bytes.
-const MAX_FILE: u64 = 1 << 20;
-
-/// Reads the certificates in the file that `key` names.
-fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let wrong = |e: &dyn std::fmt::Display| format!("{key} {}: {e}", path.display());
-    let text = files::read(path, MAX_FILE).map_err(|e| wrong(&e))?;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match all.map_err(|e| wrong(&e))? {
-        none if none.is_empty() => Err(wrong(&"no certificate in it")),
-        some => Ok(some),
-    }
-}
 
 /// Channel ends and parameters of a connection's task.
 pub struct Line {
@@ -133,6 +55,39 @@ pub struct Line {
     pub outbox: mpsc::Receiver<Waiting>,
     /// Time limit for the first message in either direction; `None` once it has passed.
     pub patience: Option<Duration>,
+    /// When bytes last passed.
+    pub activity: Arc<Activity>,
+}
+
+/// When bytes last passed on a connection, and whether any message has.
+#[derive(Debug, Default)]
+pub struct Activity {
+    last: AtomicU64,
+    has_message: AtomicBool,
+}
+
+impl Activity {
+    /// The activity of a connection that is being made now.
+    pub fn begin() -> Arc<Activity> {
+        let activity = Activity::default();
+        activity.bytes();
+        Arc::new(activity)
+    }
+
+    /// Notes that bytes have passed: a keep-alive, too, shows that a connection is wanted.
+    fn bytes(&self) {
+        self.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+    }
+
+    fn message(&self) {
+        self.has_message.store(true, Ordering::Relaxed);
+    }
+
+    /// Key by which connections are sorted, the one to be closed first: those that have never carried a
+    /// message, then those that have been idle longest.
+    pub fn rank(&self) -> (bool, u64) {
+        (self.has_message.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed))
+    }
 }
 
 /// Serves an incoming connection until it ends.
@@ -236,8 +191,10 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
             read = stream.read(&mut buffer[..room]) => match read? {
                 0 => return Ok(()),
                 n => {
+                    line.activity.bytes();
                     framer.push(&buffer[..n]);
                     if !take(&mut framer, &mut stream, &mut line).await? {
+                        part(&mut stream, &mut buffer).await;
                         return Ok(());
                     }
                 }
@@ -245,6 +202,8 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
             message = line.outbox.recv() => match message {
                 Some(Waiting { bytes, room }) => {
                     line.patience = None;
+                    line.activity.bytes();
+                    line.activity.message();
                     write(&mut stream, &bytes).await?;
                     drop(room);
                 }
@@ -266,31 +225,67 @@ async fn take(
         match frame {
             // Without its body the message would mean something else.
             Ok(Frame::Message(message)) if framer.is_lost() => {
-                let is_asked = matches!(message.start(), Start::Request { method, .. }
-                    if method != b"ACK");
-                if is_asked && message.via().is_some() {
-                    let said = (400, "Bad Content-Length");
-                    let answer = reply::response(&message, line.hop.remote, said, b"fault", b"");
-                    write(stream, &answer).await?;
-                }
+                refuse(&message, stream, line).await?;
             }
             Ok(Frame::Message(message)) => {
                 line.patience = None;
+                line.activity.message();
                 let input = Input::Message(line.hop, Box::new(message));
                 if line.inbox.send(input).await.is_err() {
                     return Ok(false);
                 }
             }
             Ok(Frame::Ping) => write(stream, b"\r\n").await?,
-            Err(error) => return Err(io::Error::other(error.to_string())),
+            Err(error) => {
+                let why = (error.to_string(), None);
+                let _ = line.inbox.send(Input::Malformed(line.hop, error.is_for_size(), why)).await;
+                return Err(io::Error::other(error.to_string()));
+            }
         }
     }
     Ok(!framer.is_lost())
 }
 
+/// Answers the last message of a stream: the start of the next one is unknown.
+async fn refuse(
+    message: &Message,
+    stream: &mut (impl AsyncWrite + Unpin),
+    line: &mut Line,
+) -> io::Result<()> {
+    let is_asked = matches!(message.start(), Start::Request { method, .. } if method != b"ACK");
+    let (code, why) = match message.excess() {
+        Some(limit) => (limit.code(), limit.to_string()),
+        None => (400, "Bad Content-Length".to_owned()),
+    };
+    let code = Some(code).filter(|_| is_asked && message.via().is_some());
+    let is_for_size = message.excess().is_some();
+    let _ = line.inbox.send(Input::Malformed(line.hop, is_for_size, (why.clone(), code))).await;
+    if let Some(code) = code {
+        let said = (code, &*why);
+        write(stream, &reply::response(message, line.hop.remote, said, b"fault", b"")).await?;
+    }
+    Ok(())
+}
+
+/// Lets the answer to a last message arrive: a connection that is closed with unread bytes is reset,
+/// and the answer with it.
+async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [u8]) {
+    let read_on = async {
+        stream.shutdown().await?;
+        for _ in 0..MAX_UNREAD / buffer.len() {
+            if stream.read(buffer).await? == 0 {
+                break;
+            }
+        }
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(PARTING, read_on).await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::config;
     use tokio::net::TcpListener;
 
     /// Files with a self-signed certificate for `name`.
@@ -319,7 +314,16 @@ mod tests {
         let line = |inbox: &mpsc::Sender<Input>| {
             let (outbox, reader) = mpsc::channel(9);
             let hop = Hop { socket: 0, remote, connection: Some(1) };
-            (outbox, Line { hop, inbox: inbox.clone(), outbox: reader, patience: None })
+            (
+                outbox,
+                Line {
+                    hop,
+                    inbox: inbox.clone(),
+                    outbox: reader,
+                    patience: None,
+                    activity: Activity::begin(),
+                },
+            )
         };
         let (_answers, at) = line(&at_server);
         let shows = Some(tls.clone());
@@ -345,7 +349,11 @@ mod tests {
             let (_answers, outbox) = mpsc::channel(9);
             let (stream, remote) = listener.accept().await.unwrap();
             let hop = Hop { socket: 0, remote, connection: Some(1) };
-            tokio::spawn(serve(None, stream, Line { hop, inbox, outbox, patience: None }));
+            tokio::spawn(serve(
+                None,
+                stream,
+                Line { hop, inbox, outbox, patience: None, activity: Activity::begin() },
+            ));
             let invite = b"INVITE sip:b@h SIP/2.0\r\nVia: SIP/2.0/TCP a;branch=z9hG4bK1\r\n\
                 From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n\
                 Content-Type: application/sdp\r\n\r\nv=0\r\n";
@@ -353,7 +361,47 @@ mod tests {
             let mut answer = String::new();
             phone.read_to_string(&mut answer).await.unwrap();
             assert!(answer.starts_with("SIP/2.0 400 Bad Content-Length\r\n"), "{answer}");
+            let Some(Input::Malformed(..)) = inputs.recv().await else { panic!("{answer}") };
+            drop(phone);
             assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
+        });
+    }
+
+    #[test]
+    fn a_request_that_is_too_large_is_refused_before_the_connection_is_closed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let fields = "Via: SIP/2.0/TCP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
+                To: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n";
+            let line = format!("X: {}\r\n", "y".repeat(32 << 10));
+            let many = "X: y\r\n".repeat(60_000);
+            for (head, length) in [
+                (format!("{line}{fields}"), 0),
+                (format!("{fields}{line}"), 0),
+                (format!("{fields}{many}"), 0),
+                (fields.to_owned(), 70_000),
+            ] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let mut phone = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+                let (inbox, mut inputs) = mpsc::channel(9);
+                let (_answers, outbox) = mpsc::channel(9);
+                let (stream, remote) = listener.accept().await.unwrap();
+                let hop = Hop { socket: 0, remote, connection: Some(1) };
+                let activity = Activity::begin();
+                let line = Line { hop, inbox, outbox, patience: None, activity };
+                tokio::spawn(serve(None, stream, line));
+                let first = "INVITE sip:b@h SIP/2.0\r\n";
+                let invite = format!("{first}{head}Content-Length: {length}\r\n\r\n");
+                phone.write_all(invite.as_bytes()).await.unwrap();
+                let mut answer = String::new();
+                phone.read_to_string(&mut answer).await.unwrap();
+                assert!(answer.starts_with("SIP/2.0 513 Message Too Large: "), "{answer}");
+                assert!(answer.contains("\r\nCSeq: 1 INVITE\r\n"), "{answer}");
+                let said = inputs.recv().await;
+                let Some(Input::Malformed(_, true, (_, Some(513)))) = said else { panic!() };
+                drop(phone);
+                assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
+            }
         });
     }
 
@@ -369,7 +417,10 @@ mod tests {
                 let hop =
                     Hop { socket: 0, remote: ([192, 0, 2, 1], 1).into(), connection: Some(1) };
                 let patience = Some(Duration::from_millis(50));
-                let over = tokio::spawn(carry(stream, Line { hop, inbox, outbox, patience }));
+                let over = tokio::spawn(carry(
+                    stream,
+                    Line { hop, inbox, outbox, patience, activity: Activity::begin() },
+                ));
                 phone.write_all(said).await.unwrap();
                 let stays = said.len() == message.len();
                 if stays {

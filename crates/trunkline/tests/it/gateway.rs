@@ -166,7 +166,9 @@ fn its_operators_orders_and_its_calls() {
     assert_eq!(node.process().wait().code(), Some(0));
     let log = node.process().stderr();
     assert!(
-        log.contains("stopped while calls were ringing or up") && log.contains("calls=1"),
+        log.contains("stopped with 1 call up")
+            && log.contains("some have not answered in time")
+            && log.contains(" (up)"),
         "{log}"
     );
     let records = fs::read_to_string(&records).expect("records");

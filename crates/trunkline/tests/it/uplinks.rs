@@ -18,6 +18,11 @@ fn a_slow_uplink_costs_no_other() {
 }
 
 #[apply(on_time)]
+fn a_queue_per_next_hop_costs_that_one_alone() {
+    passes("net/22-queue-per-next-hop");
+}
+
+#[apply(on_time)]
 fn a_node_answers_from_the_address_that_was_spoken_to() {
     passes("net/03-source-address");
 }
@@ -55,6 +60,16 @@ fn a_fault_of_an_uplink_is_told_of_its_link_each_time() {
 #[apply(on_time)]
 fn a_fault_of_an_uplink_is_told_in_time() {
     passes("net/19-told-in-time");
+}
+
+#[apply(on_time)]
+fn a_link_takes_no_other_path_than_its_source_says() {
+    passes("net/20-bound-links");
+}
+
+#[apply(on_time)]
+fn what_is_said_of_an_uplink_stays_true() {
+    passes("net/21-why-in-steady-words");
 }
 
 /// Starts an unsealed node that listens at `listen`, with a file in `folder`.

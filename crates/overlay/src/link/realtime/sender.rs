@@ -3,10 +3,11 @@ use super::policy::{Answer, Policy, Request};
 use super::send_queue::SendQueue;
 use super::{Config, MAX_GUESS};
 use crate::counters::{DropReason, Drops};
-use crate::link::fair_order::FairOrder;
-use crate::link::ring::{PacketRing, Slot};
+use crate::link::fair_order::{FairOrder, Place};
+use crate::link::ring::{Entry, PacketRing, Slot};
+use crate::link::turns::{Assignment, SOURCES};
 use crate::link::{OVERHEAD, Packet, is_stale, remaining_ms};
-use crate::wire::NackRange;
+use crate::wire::{FlowHeader, NackRange};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
@@ -23,6 +24,9 @@ pub struct Sender {
     fair: Fairness,
     /// The source whose turn each packet takes, indexed by the low bits of its slot.
     turns: Box<[u32]>,
+    /// Where the bytes of its flow before each packet end, in the fair order.
+    starts: Box<[u64]>,
+    assignment: Assignment,
     /// Slot of each numbered packet, indexed by the low bits of its number.
     slots: Box<[Slot]>,
     next_seq: u64,
@@ -57,6 +61,8 @@ struct Fairness {
     next_search: Time,
 }
 
+/// Time of the last retransmission of a packet whose retransmission waits in the queue.
+const WAITING: Time = Time::NEVER;
 /// Maximum number of copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
 /// Maximum number of copies that earlier losses can pay for.
@@ -79,6 +85,8 @@ impl Sender {
                 next_search: Time::ZERO,
             },
             turns: vec![0; packets].into(),
+            starts: vec![0; packets].into(),
+            assignment: Assignment(secret),
             slots: vec![0; packets].into(),
             next_seq: 0,
             budget: Budget::new(config.retransmit_ratio, config.retransmit_burst),
@@ -98,15 +106,15 @@ impl Sender {
         if self.queue.is_full() {
             return Err(DropReason::QueueFull);
         }
-        self.choose_order(now, packet.turn);
+        self.choose_order(now, packet);
         if self.fair.is_used {
             self.check_wait(now, packet)?;
         }
         // This displaces the oldest packets; if one of them was still waiting, `head` finds it gone
         // and counts it.
         let slot = self.ring.keep(now, packet, latest)?;
-        let turns = self.turns.len();
-        self.turns[slot as usize & (turns - 1)] = packet.turn;
+        let index = self.index(slot);
+        self.turns[index] = packet.turn;
         let key = self.key(slot);
         self.queue.push(key, slot, false);
         Ok(())
@@ -115,18 +123,19 @@ impl Sender {
     /// The place of a packet in the present order.
     fn key(&mut self, slot: Slot) -> u64 {
         let Some((entry, frame)) = self.ring.get(slot) else { return 0 };
-        match self.fair.is_used {
-            true => {
-                let turn = self.turns[slot as usize & (self.turns.len() - 1)];
-                self.fair.order.number(turn, frame.len() + OVERHEAD)
-            }
-            false => entry.deadline.as_nanos(),
+        if !self.fair.is_used {
+            return entry.deadline.as_nanos();
         }
+        let index = self.index(slot);
+        let flow = self.assignment.flow(FlowHeader::ends_in(frame));
+        let place = self.fair.order.place(self.turns[index], flow, frame.len() + OVERHEAD);
+        self.starts[index] = place.start;
+        place.number
     }
 
-    /// Begins to use the fair order where packets have waited for long as one of the source `turn`
-    /// comes, and ends it where they have not for some time.
-    fn choose_order(&mut self, now: Time, turn: u32) {
+    /// Begins to use the fair order where packets have waited for long as `packet` comes, and ends
+    /// it where they have not for some time.
+    fn choose_order(&mut self, now: Time, packet: &Packet<'_>) {
         if self.queue.is_empty() {
             self.fair.busy_since = now;
             // Where nothing waits, no source is behind another, and the bytes that leave say nothing
@@ -146,18 +155,18 @@ impl Sender {
         }
         self.fair.has_expired = false;
         self.fair.next_search = now + SEARCH;
-        if self.has_others(turn) {
+        if self.has_others(packet) {
             (self.fair.is_used, self.fair.until) = (true, now + CALM);
             self.fair.order.restart(now);
             self.reorder();
         }
     }
 
-    /// Whether packets of other sources than `turn` wait. Those of one alone stay in the order of
-    /// their deadlines.
-    fn has_others(&self, turn: u32) -> bool {
-        let its = |slot: Slot| self.turns[slot as usize & (self.turns.len() - 1)];
-        self.queue.iter().any(|job| its(job.slot) != turn)
+    /// Whether packets of other flows wait. Those of one alone stay in the order of their deadlines.
+    fn has_others(&self, packet: &Packet<'_>) -> bool {
+        let ends = packet.flow.ends();
+        let is_other = |frame: &[u8]| FlowHeader::ends_in(frame) != ends;
+        self.queue.iter().any(|job| self.ring.get(job.slot).is_some_and(|(_, f)| is_other(f)))
     }
 
     /// Whether a packet in the queue has waited for long, or was displaced.
@@ -176,9 +185,11 @@ impl Sender {
         self.queue = queue;
     }
 
-    /// Refuses a packet that would wait behind others of its source until it is too late.
+    /// Refuses a packet that would wait behind others of its source, or of its flow, until it is too
+    /// late.
     fn check_wait(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
-        let wait = self.fair.order.wait(packet.turn);
+        let flow = self.assignment.flow(packet.flow.ends());
+        let wait = self.fair.order.wait(packet.turn, flow);
         let is_hopeless = wait > self.max_wait.min(packet.deadline.since(now));
         if is_hopeless || wait > CROWDED {
             self.fair.until = now + CALM;
@@ -207,9 +218,7 @@ impl Sender {
             *allowance = rest;
             match self.retransmit_one(now, seq, rtt) {
                 Ok(()) => {}
-                Err(DropReason::RetransmitBudget) => {
-                    return drops.count(DropReason::RetransmitBudget);
-                }
+                // Those that follow may be of a source that has not used up its budget.
                 Err(why) => drops.count(why),
             }
         }
@@ -237,19 +246,20 @@ impl Sender {
         if now >= send_by {
             return Err(DropReason::RetransmitLate);
         }
-        // The request was sent before the last retransmission could have arrived.
+        // It waits for its turn, or the request was sent before the last retransmission could have
+        // arrived.
         if retransmitted > Time::ZERO && now < retransmitted + rtt {
             return Ok(());
         }
         let Some(answer) = self.policy.answer(&Request { now, rtt, send_by }) else {
             return Ok(());
         };
-        if self.queue.is_full() || !self.budget.spend() {
+        if self.queue.is_full() || !self.budget.spend(self.source(slot)) {
             return Err(DropReason::RetransmitBudget);
         }
         let key = self.key(slot);
         self.queue.push(key, slot, true);
-        self.ring.mark_retransmitted(slot, now);
+        self.ring.mark_retransmitted(slot, WAITING);
         if retransmitted == Time::ZERO {
             self.copy_budget.lost(1, 1.0);
         }
@@ -275,7 +285,11 @@ impl Sender {
             && at <= now
         {
             self.copies.pop();
-            if self.ring.get(slot).is_some() && !self.queue.is_full() && self.budget.spend() {
+            let waits = |entry: &Entry| entry.retransmitted == WAITING;
+            if self.ring.get(slot).is_some_and(|(entry, _)| !waits(entry))
+                && !self.queue.is_full()
+                && self.budget.spend(self.source(slot))
+            {
                 let key = self.key(slot);
                 self.queue.push(key, slot, true);
             }
@@ -285,6 +299,16 @@ impl Sender {
     /// When [`Sender::handle_timeout`] must be called next.
     pub(crate) fn next_timeout(&self) -> Time {
         self.copies.peek().map_or(Time::NEVER, |&Reverse((at, _))| at)
+    }
+
+    /// Index of the packet in `slot`; the ring's size is a power of two.
+    fn index(&self, slot: Slot) -> usize {
+        slot as usize & (self.turns.len() - 1)
+    }
+
+    /// The hash of a packet's source.
+    fn source(&self, slot: Slot) -> usize {
+        self.assignment.source(self.turns[self.index(slot)])
     }
 
     /// Index of packet `seq` in `slots`; their number is a power of two.
@@ -343,7 +367,9 @@ impl Sender {
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
         if self.fair.is_used {
-            self.fair.order.leaves(now, job.key);
+            let index = self.index(job.slot);
+            let place = Place { number: job.key, start: self.starts[index] };
+            self.fair.order.leaves(now, self.turns[index], place);
         }
         entry.write(
             frame,
@@ -352,12 +378,17 @@ impl Sender {
             remaining_ms(now, entry.deadline),
             job.is_retransmission(),
         );
+        if entry.retransmitted == WAITING {
+            self.ring.mark_retransmitted(job.slot, now);
+        }
         if !job.is_retransmission() {
             self.ring.mark_sent(job.slot, seq, count);
             let place = self.place(seq);
             self.slots[place] = job.slot;
             self.next_seq += 1;
-            self.budget.earn();
+            if !self.budget.is_full() {
+                self.budget.earn(self.source(job.slot));
+            }
             self.copy_budget.packet();
         }
         job.is_retransmission()
@@ -383,34 +414,52 @@ fn is_beyond(original: u64, count: u64) -> bool {
     count.saturating_sub(original) > SeqTracker::REACH
 }
 
-/// Token bucket that limits retransmissions to a share of originals, in millionths of a packet.
+/// Token bucket that limits retransmissions to a share of originals, in millionths of a packet. Its
+/// last fifth is for sources with fewer retransmissions than their own originals have earned.
 #[derive(Debug)]
 struct Budget {
     share: u64,
     tokens: u64,
     cap: u64,
+    reserve: u64,
+    /// Unused earnings of each source since the bucket was last full.
+    earned: Box<[u32; SOURCES]>,
 }
 
 const WHOLE: u64 = 1_000_000;
+/// Most that a source may have earned and not used: 32 packets.
+const MOST_EARNED: u64 = 32 * WHOLE;
 
 impl Budget {
     fn new(share: f64, burst: u32) -> Budget {
-        let cap = u64::from(burst) * WHOLE;
-        Budget { share: (share.clamp(0.0, 1.0) * WHOLE as f64) as u64, tokens: cap, cap }
+        let reserve = u64::from(burst / 4) * WHOLE;
+        let cap = u64::from(burst) * WHOLE + reserve;
+        let share = (share.clamp(0.0, 1.0) * WHOLE as f64) as u64;
+        Budget { share, tokens: cap, cap, reserve, earned: Box::new([0; SOURCES]) }
     }
 
-    fn earn(&mut self) {
+    /// Whether nothing is to be earned.
+    fn is_full(&self) -> bool {
+        self.tokens >= self.cap
+    }
+
+    /// Counts an original of a source.
+    fn earn(&mut self, source: usize) {
         self.tokens = (self.tokens + self.share).min(self.cap);
+        let earned = &mut self.earned[source];
+        *earned = (u64::from(*earned) + self.share).min(MOST_EARNED) as u32;
     }
 
-    fn spend(&mut self) -> bool {
-        match self.tokens.checked_sub(WHOLE) {
-            Some(left) => {
-                self.tokens = left;
-                true
-            }
-            None => false,
+    /// Pays for a retransmission of a packet of a source.
+    fn spend(&mut self, source: usize) -> bool {
+        let earned = &mut self.earned[source];
+        let kept = if u64::from(*earned) < WHOLE { self.reserve } else { 0 };
+        let is_enough = self.tokens >= WHOLE + kept;
+        if is_enough {
+            self.tokens -= WHOLE;
+            *earned = earned.saturating_sub(WHOLE as u32);
         }
+        is_enough
     }
 }
 
@@ -421,10 +470,14 @@ mod tests {
     use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId, Service};
 
     fn enqueue(s: &mut Sender, now: Time, payload: &[u8], deadline_ms: u64) {
+        enqueue_of(s, NodeId(1), now, payload, deadline_ms);
+    }
+
+    fn enqueue_of(s: &mut Sender, source: NodeId, now: Time, payload: &[u8], deadline_ms: u64) {
         let flow = FlowHeader {
             service: Service::RealTime,
             metric: Metric::default(),
-            source: NodeId(1),
+            source,
             destination: NodeId(2),
             source_port: 3,
             destination_port: 4,
@@ -512,6 +565,48 @@ mod tests {
         // bucket full: 5 + 99.9.
         assert_eq!(retransmissions, 104);
         assert_eq!(drops.get(DropReason::RetransmitBudget), 1_000 - 104);
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_is_not_queued_again() {
+        let mut s = Sender::new(&Config::default(), 1);
+        let mut drops = Drops::default();
+        enqueue(&mut s, Time::ZERO, &[0], 200);
+        assert!(send(&mut s, 0, &mut drops).is_some());
+        let rtt = Duration::from_millis(5);
+        let mut ask = |s: &mut Sender, ms| {
+            let ask = [NackRange { first: 0, count: 1 }].into_iter();
+            s.retransmit(Time::from_millis(ms), ask, rtt, &mut 9, &mut drops);
+            s.waiting()
+        };
+        assert_eq!([10, 20, 30].map(|ms| ask(&mut s, ms)), [1, 1, 1]);
+        assert_eq!(send(&mut s, 40, &mut Drops::default()), Some((0, true, 160, 0)));
+        // A round trip after it has left.
+        assert_eq!([42, 46].map(|ms| ask(&mut s, ms)), [0, 1]);
+    }
+
+    #[test]
+    fn a_source_has_what_its_own_packets_earn() {
+        let config = Config { retransmit_ratio: 0.1, retransmit_burst: 20, ..Config::default() };
+        let mut s = Sender::new(&config, 1);
+        let mut drops = Drops::default();
+        let mut retransmissions = [0; 2];
+        for k in 0..2_000u32 {
+            // Each packet of the first source is lost, and one in twenty of the second.
+            let source = k % 2;
+            enqueue_of(&mut s, NodeId(1 + source), Time::ZERO, &[0], 100);
+            let (seq, ..) = send(&mut s, 0, &mut drops).unwrap();
+            if source == 0 || k % 40 == 1 {
+                let ask = [NackRange { first: seq, count: 1 }].into_iter();
+                s.retransmit(Time::ZERO, ask, Duration::ZERO, &mut 9, &mut drops);
+            }
+            while send(&mut s, 0, &mut drops).is_some() {
+                retransmissions[source as usize] += 1;
+            }
+        }
+        assert_eq!(retransmissions[1], 50);
+        let sum: u32 = retransmissions.iter().sum();
+        assert!((215..=225).contains(&sum), "the burst and a tenth: {retransmissions:?}");
     }
 
     #[test]

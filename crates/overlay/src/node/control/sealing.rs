@@ -2,6 +2,7 @@
 //! link become neighbours, and are removed some time after they leave.
 
 use super::Command;
+use crate::arena::OwnAddresses;
 use crate::handshake::{
     self, Destination, Established, Event, HandshakeStats, Handshakes, Peer, RefusedHandshake,
     UnconfiguredPeerId,
@@ -204,6 +205,10 @@ impl SealedLinks {
             LinkReport::Rekey(link) => self.handshakes.restart(link, now),
             _ => {}
         }
+    }
+
+    pub fn bind(&mut self, link: LinkId, own: Option<OwnAddresses>) {
+        self.handshakes.bind(link, own);
     }
 
     pub fn set_address(&mut self, now: Time, link: LinkId, address: SocketAddr) {

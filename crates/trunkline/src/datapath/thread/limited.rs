@@ -17,6 +17,8 @@ pub(super) struct LimitedLogs {
     refusals: RateLimitedLog,
     /// Handshakes of nodes with other protocol versions.
     versions: PerNode,
+    /// Handshakes to other own addresses than those of their links.
+    paths: PerNode,
     other_keys: RateLimitedLog,
     clocks: RateLimitedLog,
     /// Applications that could not attach.
@@ -56,6 +58,14 @@ impl LimitedLogs {
                  node {own}: upgrade {older}"
             );
             return self.versions.warn(now, node, &what);
+        }
+        if why == RefusedHandshake::OtherPath {
+            let what = format!(
+                "a handshake of node {node} from {from} was refused: {label}: it has come to another \
+                 own address than the `source` or those of the `interface` of its [[link]]: correct \
+                 those, or `address` in the [[link]] of node {node}"
+            );
+            return self.paths.warn(now, node, &what);
         }
         let what = format!(
             "a handshake from {from}, which claims to be node {node}, was refused: {label}"

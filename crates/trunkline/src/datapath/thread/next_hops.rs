@@ -14,7 +14,7 @@ use trunkline_overlay::link::{Link, LinkId};
 
 /// Time without room after which the next hops of an uplink are looked at: more than the time for
 /// which a socket's buffer lasts.
-const STALLED: Duration = Duration::from_millis(40);
+pub(super) const STALLED: Duration = Duration::from_millis(40);
 /// Time that a link is down before its next hop is looked at: an interface that has just come up asks
 /// for none before its IPv6 address is known to be unique.
 const DOWN: Duration = Duration::from_secs(3);

@@ -1,6 +1,7 @@
 //! The uplinks of a node: which link sends by which, and how far each has room.
 
 mod departures;
+mod own_queues;
 
 pub use departures::Elsewhere;
 
@@ -16,9 +17,10 @@ use crate::datapath::send_errors::{SendError, SendErrors};
 use crate::datapath::udp::Udp;
 use crate::datapath::uplink::{Output, UNUSED, Uplink, UplinkStats};
 use crate::node::config::Host;
-use departures::{Departure, NoWay};
+use departures::{Departure, NoWay, Sharing};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use own_queues::{MAX_OWN, OwnQueues};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +31,7 @@ use trunkline_overlay::link::{Link, LinkId};
 use trunkline_overlay::node::{Drained, LinkName};
 
 /// Maximum number of uplinks. Links by further interfaces share those of the listeners.
-const MAX_UPLINKS: usize = 64;
+const MAX_UPLINKS: usize = 64 + MAX_OWN;
 
 /// Maximum number of links whose route is looked up in one turn, each in some 10 µs.
 const LOOKUPS_PER_TURN: usize = 32;
@@ -61,18 +63,25 @@ pub struct Uplinks {
     /// `None` if the system forbids questions about routes.
     routes: Option<Routes>,
     /// Address of each listener.
-    listeners: Vec<SocketAddr>,
+    pub(super) listeners: Vec<SocketAddr>,
     slots: Vec<Option<Slot>>,
     wanted: WantedPaths,
     /// Addresses of this machine.
     own: Vec<IpAddr>,
+    /// Addresses of this machine that another one has.
+    duplicates: Vec<IpAddr>,
+    /// Those of each interface, if the system says.
+    own_by_interface: Option<BTreeMap<String, Vec<IpAddr>>>,
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
+    pub(super) own_queues: OwnQueues,
     /// The machines that packets of links are handed to.
     next_hop_of: BTreeMap<LinkId, NextHop>,
     /// Links that leave by another interface than the one that has their source.
     elsewhere: BTreeMap<LinkId, Elsewhere>,
+    /// Links whose packets have arrived at an own address that they are not bound to.
+    pub(super) astray: BTreeSet<LinkId>,
     /// Interfaces without a carrier, and since when that is known.
     dead: BTreeMap<u32, Dead>,
     /// Links that leave by one of them.
@@ -92,6 +101,9 @@ struct Slot {
     room: usize,
     /// Time since it has had no room, if it has none.
     full_since: Option<Time>,
+    /// Whether it gets no more room until its race has ended, and whether something entered it since.
+    paused: bool,
+    disturbed: bool,
 }
 
 /// Number of the first uplink that holds a link: nothing leaves by it. Each such link has its own, so
@@ -129,10 +141,14 @@ impl Uplinks {
             slots: Vec::with_capacity(MAX_UPLINKS),
             wanted,
             own: Vec::new(),
+            duplicates: Vec::new(),
+            own_by_interface: None,
             waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
+            own_queues: OwnQueues::new(),
             next_hop_of: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
+            astray: BTreeSet::new(),
             dead: BTreeMap::new(),
             dead_by_link: BTreeMap::new(),
             lower_at: Time::NEVER,
@@ -140,8 +156,8 @@ impl Uplinks {
             past: UplinkStats::default(),
         };
         for (listener, socket) in sockets.iter().enumerate() {
-            let departure =
-                Departure { listener, interface: 0, egress: Egress::default(), silent: false };
+            let (egress, sharing) = (Egress::default(), Sharing::Links);
+            let departure = Departure { listener, interface: 0, egress, sharing };
             uplinks.add(socket.uplink()?, departure, arena);
         }
         uplinks.look_at_own(sockets);
@@ -154,19 +170,49 @@ impl Uplinks {
         all.fold(self.past, UplinkStats::plus)
     }
 
-    fn add(&mut self, mut uplink: Uplink, departure: Departure, arena: &mut TxArena) -> UplinkId {
+    fn add(&mut self, uplink: Uplink, departure: Departure, arena: &mut TxArena) -> UplinkId {
         let free = self.slots.iter().position(Option::is_none);
-        let i = free.unwrap_or(self.slots.len());
+        self.set(free.unwrap_or(self.slots.len()), uplink, departure, arena)
+    }
+
+    fn set(
+        &mut self,
+        i: usize,
+        mut uplink: Uplink,
+        departure: Departure,
+        arena: &mut TxArena,
+    ) -> UplinkId {
         let now = clock::now();
-        let (id, room) = (UplinkId(i as u16 + 1), uplink.room(now, 0));
+        let paused = self.own_queues.races(departure.sharing);
+        // A packet is enough for a race.
+        let (id, room) = (UplinkId(i as u16 + 1), if paused { 1 } else { uplink.room(now, 0) });
         arena.set_room(id, room);
         arena.set_offload(id, uplink.offloads());
-        let slot = Some(Slot { uplink, departure, room, full_since: None });
+        let slot =
+            Some(Slot { uplink, departure, room, full_since: None, paused, disturbed: false });
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
         }
         id
+    }
+
+    /// Closes the uplinks of the listener `i`, of which that of its own socket is opened again.
+    pub(super) fn close_all_of(&mut self, i: usize, epoll: &Epoll) {
+        for place in &mut self.slots {
+            let Some(slot) = place.take_if(|slot| slot.departure.listener == i) else { continue };
+            self.past = self.past.plus(slot.uplink.stats());
+            if slot.room == 0 {
+                let _ = epoll.delete(slot.uplink.as_fd());
+            }
+        }
+    }
+
+    /// Makes `uplink` that of the socket of listener `i`, which has none.
+    pub(super) fn open_first(&mut self, i: usize, uplink: Uplink, arena: &mut TxArena) {
+        let egress = Egress::default();
+        let departure = Departure { listener: i, interface: 0, egress, sharing: Sharing::Links };
+        self.set(i, uplink, departure, arena);
     }
 
     /// Learns which interfaces have no carrier, and the addresses of this machine, so that the sockets
@@ -178,7 +224,10 @@ impl Uplinks {
             let since = before.get(&index).map_or_else(clock::now, |(_, since)| *since);
             self.dead.insert(index, (name, since));
         }
-        self.own = addresses::own().unwrap_or_default();
+        self.duplicates = addresses::duplicates();
+        self.own_by_interface = addresses::by_interface();
+        self.own =
+            self.own_by_interface.iter().flat_map(BTreeMap::values).flatten().copied().collect();
         let routed: Vec<_> = self.own.iter().copied().filter(addresses::is_routed).collect();
         for (socket, number) in sockets.iter_mut().zip(0..) {
             if let Err(error) = socket.set_local(number, &routed) {
@@ -211,7 +260,9 @@ impl Uplinks {
     pub fn stalled(&self, id: LinkId, link: &Link) -> Option<Time> {
         let awaited = self.next_hops.awaited_by(id).map(|(_, since)| since);
         let awaited = awaited.or_else(|| Some(self.without_carrier(id, link)?.1));
-        awaited.or_else(|| self.full_since(link.uplink()))
+        // A link that races waits for the uplink that it shares with others.
+        let shared = self.own_queues.raced_for_by(id);
+        awaited.or_else(|| self.full_since(shared.unwrap_or(link.uplink())))
     }
 
     /// Time since `uplink` has had no room, if it has none.
@@ -230,7 +281,7 @@ impl Uplinks {
 
     /// Whether `uplink` is for next hops that don't answer.
     pub(super) fn is_for_silent(&self, uplink: UplinkId) -> bool {
-        self.slot(uplink).is_some_and(|slot| slot.departure.silent)
+        self.slot(uplink).is_some_and(|slot| slot.departure.sharing == Sharing::Silent)
     }
 
     /// Takes an uplink that has room again for one that doesn't stall.
@@ -253,7 +304,7 @@ impl Uplinks {
     pub(super) fn leave_to_silent(&mut self, uplink: UplinkId) {
         let Some(i) = uplink.0.checked_sub(1).map(usize::from) else { return };
         if let Some(Some(slot)) = self.slots.get_mut(i) {
-            slot.departure.silent = true;
+            slot.departure.sharing = Sharing::Silent;
         }
     }
 
@@ -269,7 +320,7 @@ impl Uplinks {
         let local = link.local();
         let name = name_of(link);
         let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
-        let (departure, way) = match self.departure((&wanted, local), to) {
+        let (mut departure, way) = match self.departure((&wanted, local), to) {
             Ok(found) => found,
             Err(NoWay::Family) => return UplinkId::default(),
             Err(NoWay::Held(errno)) => return self.hold(id, errno, arena),
@@ -282,6 +333,9 @@ impl Uplinks {
         if let Some(elsewhere) = Self::elsewhere_by(&wanted, departure.interface) {
             self.elsewhere.insert(id, elsewhere);
         }
+        if departure.sharing == Sharing::Links && self.own_queues.is_apart(id) && way.is_some() {
+            departure.sharing = Sharing::Own(id);
+        }
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
             return UplinkId(i as u16 + 1);
@@ -292,7 +346,7 @@ impl Uplinks {
             return shared;
         }
         let added = sockets[departure.listener].sibling();
-        added.map_or(shared, |uplink| self.add(uplink, departure, arena))
+        added.map_or(shared, |uplink| self.add(self.careful(uplink, departure), departure, arena))
     }
 
     /// The uplink of the link `id`, of which nothing may leave.
@@ -303,6 +357,12 @@ impl Uplinks {
         let uplink = UplinkId(FIRST_HELD.saturating_add(i as u16));
         arena.set_room(uplink, 0);
         uplink
+    }
+
+    /// Why nothing may leave by `uplink`, if that is so.
+    fn held_by(&self, uplink: UplinkId) -> Option<i32> {
+        let i = uplink.0.checked_sub(FIRST_HELD).map(usize::from)?;
+        (*self.held.get(i)?).map(|(_, errno)| errno)
     }
 
     /// Forgets where the packets of a link go.
@@ -318,6 +378,7 @@ impl Uplinks {
     /// Forgets what is known of a link that is gone, or leads nowhere any more.
     fn forget(&mut self, id: LinkId) {
         self.forget_path(id);
+        self.own_queues.forget(id);
         self.output.errors.forget(id);
     }
 
@@ -330,7 +391,9 @@ impl Uplinks {
             }
         }
         for (slot, used) in self.slots.iter_mut().zip(&used[1..]).skip(self.listeners.len()) {
-            if let Some(closed) = slot.take_if(|_| !used) {
+            // All links of one that is raced for may race.
+            let is_raced = |s: &Slot| s.paused && s.departure.sharing == Sharing::Links;
+            if let Some(closed) = slot.take_if(|slot| !used && !is_raced(slot)) {
                 self.past = self.past.plus(closed.uplink.stats());
             }
         }
@@ -356,6 +419,7 @@ impl Uplinks {
         let errors = &self.output.errors;
         errors.are_recent(now)
             || !(self.elsewhere.is_empty() && self.dead_by_link.is_empty())
+            || !self.astray.is_empty()
             || self.next_hops.look_at() < Time::NEVER
     }
 
@@ -371,6 +435,7 @@ impl Uplinks {
                 Some((slot, egress)) => {
                     self.output.egress = egress;
                     slot.uplink.send(&mut self.output, arena, part);
+                    slot.disturbed = true;
                     if slot.uplink.was_full() {
                         slot.full_since.get_or_insert(now);
                         self.next_hops.stalled(now);
@@ -385,9 +450,7 @@ impl Uplinks {
     /// Counts runs for which there is no uplink.
     fn refuse(&mut self, runs: &[Run]) {
         for run in runs {
-            let i = run.uplink.0.checked_sub(FIRST_HELD).map(usize::from);
-            let held = i.and_then(|i| *self.held.get(i)?);
-            let errno = held.map_or(libc::EAFNOSUPPORT, |(_, errno)| errno);
+            let errno = self.held_by(run.uplink).unwrap_or(libc::EAFNOSUPPORT);
             let (error, count) = (io::Error::from_raw_os_error(errno), run.count as u64);
             self.output.errors.note(self.output.now, (run.uplink, run.to), &error, count);
             self.past.errors += count;
@@ -420,23 +483,17 @@ impl Uplinks {
             let id = UplinkId(i + 1);
             let Some(slot) = slot else { continue };
             let is_due = arena.is_wanted(id) || lowers && slot.uplink.is_raised();
-            if slot.room == 0 || !is_due {
+            if slot.room == 0 || slot.paused || !is_due {
                 continue;
             }
-            slot.room = slot.uplink.room(now, slot.room - arena.room(id));
-            arena.set_room(id, slot.room);
-            arena.set_offload(id, slot.uplink.offloads());
+            slot.renew(now, (id, slot.room - arena.room(id)), arena, epoll)?;
             any |= slot.room > 0;
             if slot.uplink.is_raised() {
                 self.lower_at = self.lower_at.min(now + UNUSED);
             }
             if slot.room == 0 {
-                slot.full_since = Some(now);
                 self.next_hops.stalled(now);
-                // A socket that epoll knows costs a twentieth of the time of a packet, whatever it
-                // is watched for: the kernel looks for waiters after each.
-                let event = EpollEvent::new(EpollFlags::EPOLLOUT, token::UPLINK | u64::from(i));
-                epoll.add(slot.uplink.as_fd(), event)?;
+                self.own_queues.stalled(now);
             }
         }
         Ok(any)
@@ -452,7 +509,8 @@ impl Uplinks {
     ) -> io::Result<()> {
         let slot = self.slots.get_mut(usize::from(i)).and_then(Option::as_mut);
         // A slot that was closed and opened again since then isn't watched.
-        let Some(slot) = slot.filter(|slot| slot.room == 0) else { return Ok(()) };
+        let slot = slot.filter(|slot| slot.room == 0 && !slot.paused);
+        let Some(slot) = slot else { return Ok(()) };
         slot.room = slot.uplink.writable(now);
         arena.set_room(UplinkId(i + 1), slot.room);
         if slot.uplink.is_raised() {
@@ -461,6 +519,30 @@ impl Uplinks {
         if slot.room > 0 {
             slot.full_since = None;
             epoll.delete(slot.uplink.as_fd())?;
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// Renews its room as uplink `id` after it was given `given` bytes; without room, it is watched
+    /// until it is writable.
+    fn renew(
+        &mut self,
+        now: Time,
+        (id, given): (UplinkId, usize),
+        arena: &mut TxArena,
+        epoll: &Epoll,
+    ) -> io::Result<()> {
+        self.room = self.uplink.room(now, given);
+        arena.set_room(id, self.room);
+        arena.set_offload(id, self.uplink.offloads());
+        if self.room == 0 {
+            self.full_since = Some(now);
+            // A socket that epoll knows costs a twentieth of the time of a packet, whatever it
+            // is watched for: the kernel looks for waiters after each.
+            let event = EpollEvent::new(EpollFlags::EPOLLOUT, token::UPLINK | u64::from(id.0 - 1));
+            epoll.add(self.uplink.as_fd(), event)?;
         }
         Ok(())
     }
@@ -485,25 +567,52 @@ impl PacketThread {
         }
     }
 
-    /// Looks up the routes of links with a new address, or of all after a change of routes.
-    pub(super) fn assign_uplinks(&mut self) {
+    /// Looks up the routes of links with a new address, or of all after a change of routes. Returns
+    /// whether any sends by another uplink now.
+    pub(super) fn assign_uplinks(&mut self) -> bool {
+        let mut any = false;
         for _ in 0..LOOKUPS_PER_TURN {
-            let Some(id) = self.uplinks.waiting.pop_first() else { return };
+            let Some(id) = self.uplinks.waiting.pop_first() else { break };
+            self.bind(id);
             let link = self.node.node().link(id);
             let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
+                let missing = link.and_then(|link| self.uplinks.missing(&name_of(link)));
                 self.uplinks.forget(id);
+                self.uplinks.output.errors.hold(clock::now(), id, missing);
                 continue;
             };
+            if link.astray(clock::now()).is_some() {
+                self.uplinks.astray.insert(id);
+            }
             let before = link.uplink();
             let name = name_of(link);
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
             let uplink = self.uplinks.towards(link, sockets, &mut self.arena);
             self.uplinks.next_hops.suspect(clock::now());
-            self.uplinks.output.errors.lead(id, &name, (uplink, address));
+            let held = self.uplinks.held_by(uplink);
+            let errors = &mut self.uplinks.output.errors;
+            errors.lead(id, &name, (uplink, address));
+            errors.hold(clock::now(), id, held);
             if uplink != before {
                 self.node.set_uplink(id, uplink);
+                any = true;
             }
+        }
+        any
+    }
+
+    /// Finds links whose packets wait in a queue of their own.
+    pub(super) fn look_for_own_queues(&mut self, now: Time) -> io::Result<()> {
+        self.uplinks.look_for_own_queues(now, &self.node, (&mut self.arena, &self.epoll))
+    }
+
+    /// Binds a link to the own addresses that its section allows.
+    fn bind(&mut self, id: LinkId) {
+        let Some(link) = self.node.node().link(id) else { return };
+        let own = self.uplinks.own_addresses(&name_of(link), link.address());
+        if link.own() != own.as_ref() {
+            self.node.bind(id, own);
         }
     }
 
@@ -523,6 +632,7 @@ impl PacketThread {
     pub(super) fn on_routes(&mut self) {
         if self.uplinks.routes.as_mut().is_some_and(Routes::have_changed) {
             self.uplinks.look_at_own(&mut self.udp);
+            self.listen_again();
             self.look_up_all();
         }
     }
@@ -536,6 +646,9 @@ impl PacketThread {
         let known = self.uplinks.output.errors.links().collect::<Vec<_>>();
         self.uplinks.waiting.extend(known);
         self.look_up_all();
+        // Nothing may arrive for a link before it is bound.
+        let links: Vec<_> = self.node.node().links().map(|(id, _)| id).collect();
+        links.into_iter().for_each(|id| self.bind(id));
     }
 
     pub(super) fn on_uplink(&mut self, index: u32) -> io::Result<()> {

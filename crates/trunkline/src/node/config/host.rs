@@ -1,7 +1,8 @@
 //! Addresses of neighbours: a number, or a name that is looked up while the node runs.
 
+use crate::addresses;
 use hickory_resolver::proto::rr::Name;
-use nix::net::if_::{if_indextoname, if_nametoindex};
+use nix::net::if_::if_nametoindex;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -281,8 +282,7 @@ fn not_a_source(text: &str) -> String {
     let (ip, rest) = bracketed.unwrap_or((text, ""));
     match (text.parse::<SocketAddr>(), ip.split_once('%')) {
         (_, Some((ip, zone))) if ip.parse::<Ipv6Addr>().is_ok() => {
-            let name = zone.parse().ok().and_then(|index: u32| if_indextoname(index).ok());
-            let name = name.and_then(|name| name.into_string().ok());
+            let name = zone.parse().ok().and_then(addresses::interface_name);
             let name = name.as_deref().unwrap_or(zone);
             format!("has an interface: write source = \"{ip}\" and interface = \"{name}\"")
         }

@@ -25,10 +25,17 @@ impl Collector for Gateway {
         f.counters("calls_answered", "Calls that were answered", single(stats.answered))?;
         let help = "Calls that were ended for inactivity";
         f.counters("calls_idle", help, single(stats.idle))?;
+        let by = |(outcome, n): &(&str, u64)| (vec![label("outcome", outcome)], *n);
+        let help = "Calls that have ended, by outcome as in their records";
+        f.counters("calls_ended", help, self.0.ended.iter().map(by))?;
         f.counters("sip_requests", "Requests that were passed on", single(stats.requests))?;
         let help = "Requests that were refused here";
         f.counters("sip_requests_refused", help, single(stats.refused))?;
-        let dropped = [("malformed", stats.malformed), ("forbidden", stats.forbidden)];
+        let dropped = [
+            ("malformed", stats.malformed),
+            ("too_large", stats.too_large),
+            ("forbidden", stats.forbidden),
+        ];
         let by = |(why, n): (&str, u64)| (vec![label("reason", why)], n);
         let help = "Messages that were dropped, or refused for their form";
         f.counters("sip_messages_dropped", help, dropped.into_iter().map(by))?;

@@ -4,9 +4,11 @@ use super::{Uplinks, WantedPath};
 use crate::addresses;
 use crate::datapath::mmsg::Egress;
 use crate::datapath::routes::{Routes, Way};
-use nix::net::if_::{if_indextoname, if_nametoindex};
+use nix::net::if_::if_nametoindex;
 use std::net::{IpAddr, SocketAddr};
-use trunkline_overlay::arena::LocalAddress;
+use trunkline_overlay::arena::{LocalAddress, OwnAddresses};
+use trunkline_overlay::link::LinkId;
+use trunkline_overlay::node::LinkName;
 
 /// The properties that distinguish an uplink from others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,8 +18,20 @@ pub(super) struct Departure {
     /// Index of the interface by which its packets leave; 0 if they may leave by any.
     pub(super) interface: u32,
     pub(super) egress: Egress,
-    /// Whether it is for next hops that don't answer: what waits for one holds up the others.
-    pub(super) silent: bool,
+    pub(super) sharing: Sharing,
+}
+
+/// The links whose packets leave by an uplink: what waits in it holds up all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sharing {
+    /// All that leave so, except for the others here.
+    Links,
+    /// Those whose next hops don't answer.
+    Silent,
+    /// One whose packets wait in a queue of their own, or may do so.
+    Own(LinkId),
+    /// None any more: their packets may leave while what waits in it doesn't.
+    Left,
 }
 
 /// Why a link has no uplink to leave by.
@@ -76,16 +90,20 @@ impl Uplinks {
                 if_nametoindex(name.as_str()).map_err(|_| NoWay::Held(libc::ENODEV))?;
         }
         let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
+        if egress.source.is_some_and(|source| source.is_ipv6() != to.is_ipv6()) {
+            return Err(NoWay::Held(libc::EAFNOSUPPORT));
+        }
         let local = local.filter(|_| egress.source.is_none());
         let spoken = local.and_then(|local| Some((self.listener_of(local)?, local.ip)));
-        let mut way = self.way(to, egress);
+        let first = listener;
+        let mut way = self.way(listener, to, egress);
         let usual = way.and_then(|way| way.source);
         let mut theirs = None;
         if let Some((spoken, own)) = spoken {
             listener = spoken;
             // The kernel may choose the same address for as long as its routes stay.
             let source = own.filter(|_| own != usual);
-            theirs = source.and_then(|_| self.way(to, Egress { source, ..egress }));
+            theirs = source.and_then(|_| self.way(spoken, to, Egress { source, ..egress }));
             if theirs.is_some() || self.routes.is_none() {
                 (egress.source, way) = (source, theirs.or(way));
             }
@@ -95,11 +113,11 @@ impl Uplinks {
         let asked = egress.source;
         egress.source = self.egress_from(listener, asked).source;
         let source = egress.source.or_else(|| self.address_of(listener));
-        if source.is_some_and(|source| !self.is_here(source)) {
-            return Err(NoWay::Held(libc::EADDRNOTAVAIL));
+        if let Some(errno) = source.and_then(|source| self.unusable(source)) {
+            return Err(NoWay::Held(errno));
         }
-        if source != asked && theirs.is_none() {
-            way = self.way(to, Egress { source, ..egress });
+        if (source != asked || listener != first) && theirs.is_none() {
+            way = self.way(listener, to, Egress { source, ..egress });
         }
         if way.is_some_and(|way| ![0, way.interface].contains(&egress.interface)) {
             // IPv6 prefers a route to the interface that it is given.
@@ -107,13 +125,60 @@ impl Uplinks {
         }
         let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
         let interface = way.map_or(0, |way| way.interface);
-        Ok((Departure { listener, interface, egress, silent }, way))
+        let sharing = if silent { Sharing::Silent } else { Sharing::Links };
+        Ok((Departure { listener, interface, egress, sharing }, way))
+    }
+
+    /// Reason why nothing can arrive for a link whose neighbour has yet to call, as in errno(3): this
+    /// machine lacks its source or its interface.
+    pub(super) fn missing(&mut self, link: &LinkName) -> Option<i32> {
+        let WantedPath { source, interface, .. } = self.wanted.get(link)?.clone();
+        let lacks = |name: &String| if_nametoindex(name.as_str()).is_err();
+        if interface.as_ref().is_some_and(lacks) {
+            return Some(libc::ENODEV);
+        }
+        self.unusable(source?)
+    }
+
+    /// The own addresses that the paths of a link may use, if its section says that: its `source`, or
+    /// those of its `interface`. An interface without an address borrows that of another one, and
+    /// those of the loopback may be used on all.
+    pub(super) fn own_addresses(
+        &mut self,
+        link: &LinkName,
+        to: Option<SocketAddr>,
+    ) -> Option<OwnAddresses> {
+        let wanted = self.wanted.get(link)?;
+        if let Some(source) = wanted.source {
+            return Some(OwnAddresses::new(vec![source]));
+        }
+        let name = wanted.interface.clone()?;
+        let interface = if_nametoindex(name.as_str()).unwrap_or(0);
+        let all = self.own_by_interface.as_ref()?;
+        let of = |name: &str| all.get(name).into_iter().flatten().copied();
+        let has_none = !of(&name).any(|ip| addresses::is_routed(&ip));
+        let mut own: Vec<_> = of(&name).chain(of("lo")).collect();
+        let borrowed = to.filter(|_| interface != 0).and_then(|to| {
+            let listener = self.listener_towards(&to, None)?;
+            self.way(listener, &to, Egress { source: None, interface })
+        });
+        own.extend(borrowed.and_then(|way| way.source));
+        let is_unknown = has_none && interface != 0 && borrowed.is_none();
+        (!is_unknown).then(|| OwnAddresses::new(own))
     }
 
     /// The address that `listener` is bound to, if it is a single one.
     fn address_of(&self, listener: usize) -> Option<IpAddr> {
         let ip = self.listeners.get(listener)?.ip();
         (!ip.is_unspecified()).then_some(ip)
+    }
+
+    /// Reason why nothing can leave from `ip`, as in errno(3), if nothing can.
+    fn unusable(&mut self, ip: IpAddr) -> Option<i32> {
+        match self.duplicates.contains(&ip) {
+            true => Some(libc::EADDRINUSE),
+            false => (!self.is_here(ip)).then_some(libc::EADDRNOTAVAIL),
+        }
     }
 
     /// Whether this machine has the address `ip`. A socket may be bound to one that it doesn't have
@@ -124,15 +189,16 @@ impl Uplinks {
         ip.is_loopback() || self.own.contains(&ip) || self.routes.as_mut().is_none_or(is_local)
     }
 
-    /// The kernel's route to `to`. Without one, nothing can be sent now, and the kernel reports the
+    /// The kernel's route from `listener` to `to`. Without one, nothing can be sent now, and the kernel reports the
     /// next change.
-    fn way(&mut self, to: &SocketAddr, egress: Egress) -> Option<Way> {
+    fn way(&mut self, listener: usize, to: &SocketAddr, egress: Egress) -> Option<Way> {
         let scope = match to {
             SocketAddr::V6(v6) => v6.scope_id(),
             SocketAddr::V4(_) => 0,
         };
         let interface = if egress.interface == 0 { scope } else { egress.interface };
-        self.routes.as_mut()?.towards(to.ip(), Egress { interface, ..egress }).ok()
+        let port = self.listeners.get(listener)?.port();
+        self.routes.as_mut()?.towards(to, port, Egress { interface, ..egress }).ok()
     }
 
     /// The other interface by which a link leaves than the one that has its configured source: the
@@ -140,7 +206,7 @@ impl Uplinks {
     pub(super) fn elsewhere_by(wanted: &WantedPath, interface: u32) -> Option<Elsewhere> {
         let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0)?;
         let own = addresses::interface_of(source)?;
-        let by = if_indextoname(interface).ok()?.into_string().ok()?;
+        let by = addresses::interface_name(interface)?;
         (by != own).then_some(Elsewhere { by, own })
     }
 }
@@ -151,7 +217,6 @@ mod tests {
     use crate::datapath::record;
     use crate::datapath::udp::Udp;
     use nix::sys::epoll::{Epoll, EpollCreateFlags};
-    use trunkline_overlay::link::LinkId;
 
     /// The uplinks of a node that listens at `listen`.
     fn uplinks(listen: &str) -> Uplinks {
