@@ -268,30 +268,37 @@ impl Sender {
         Ok(())
     }
 
-    /// Schedules further copies of the packet in `slot`, with at most a quarter of the budget.
+    /// Schedules further copies of the packet in `slot`, with at most a quarter of the budget. Those
+    /// for now leave together with the retransmission, when its turn comes.
     fn copy(&mut self, now: Time, Answer { copies, within }: Answer, slot: Slot) {
         let affordable = (self.copy_budget.left() as u32).div_ceil(4).min(MAX_COPIES_EACH);
         let copies = copies.min(affordable);
         for k in 1..=copies {
             if self.copies.len() < MAX_COPIES && self.copy_budget.spend(1.0) {
-                self.copies.push(Reverse((now + within * k / (copies + 1), slot)));
+                match within * k / (copies + 1) {
+                    Duration::ZERO => self.queue_copy(slot),
+                    after => self.copies.push(Reverse((now + after, slot))),
+                }
             }
         }
     }
 
-    /// Queues the copies that are due.
+    fn queue_copy(&mut self, slot: Slot) {
+        if !self.queue.is_full() && self.budget.spend(self.source(slot)) {
+            let key = self.key(slot);
+            self.queue.push(key, slot, true);
+        }
+    }
+
+    /// Queues the copies that are due, unless an earlier one still waits.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         while let Some(&Reverse((at, slot))) = self.copies.peek()
             && at <= now
         {
             self.copies.pop();
             let waits = |entry: &Entry| entry.retransmitted == WAITING;
-            if self.ring.get(slot).is_some_and(|(entry, _)| !waits(entry))
-                && !self.queue.is_full()
-                && self.budget.spend(self.source(slot))
-            {
-                let key = self.key(slot);
-                self.queue.push(key, slot, true);
+            if self.ring.get(slot).is_some_and(|(entry, _)| !waits(entry)) {
+                self.queue_copy(slot);
             }
         }
     }
