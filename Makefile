@@ -59,10 +59,10 @@ test: ## Format, lints, tests, docs, licences, wasm, the papers' claims; 20 minu
 	@$(STEP) --summary
 
 .PHONY: check-all
-check-all: ## The slower checks: the oldest Rust, Miri, every claim able to fail, the simulator beside real daemons, fuzzing, instructions
+check-all: ## The slower checks: the oldest Rust, Miri, every claim able to fail, the simulator beside real daemons, fuzzing, instructions, long cases
 	@$(STEP) --start
 	@$(STEP) "set-up" scripts/setup.sh all
-	@$(MAKE) --no-print-directory msrv miri testbed all-claims fuzz instructions
+	@$(MAKE) --no-print-directory msrv miri testbed all-claims fuzz instructions long-cases
 	@$(STEP) --summary
 
 .PHONY: fmt
@@ -153,6 +153,11 @@ testbed: build-tests ## The simulator beside the daemons themselves; two minutes
 .PHONY: cases
 cases: build-lab ## Faults that users of other projects reported (root): make cases ARGS=net/01-hung-uplink
 	@$(STEP) "cases" tests/cases/run $(ARGS)
+
+# Those that hold something and take minutes; the others are tests of `make test`.
+.PHONY: long-cases
+long-cases: build-lab ## The cases that take minutes (root)
+	@$(STEP) "long cases" tests/cases/run net/21-why-in-steady-words
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZ_SECONDS each (60)

@@ -67,11 +67,6 @@ fn a_link_takes_no_other_path_than_its_source_says() {
     passes("net/20-bound-links");
 }
 
-#[apply(on_time)]
-fn what_is_said_of_an_uplink_stays_true() {
-    passes("net/21-why-in-steady-words");
-}
-
 /// Starts an unsealed node that listens at `listen`, with a file in `folder`.
 fn start_at(folder: &Path, listen: &str) -> Process {
     let file = folder.join(format!("{}.toml", listen.replace(['[', ']', ':', '.'], "_")));
