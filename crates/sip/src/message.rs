@@ -461,13 +461,15 @@ fn place(bytes: &[u8], line: Range<usize>) -> FieldSpan {
 }
 
 /// Bytes without empty lines before the first one (RFC 3261, 7.5), and without white space at the
-/// end of that line, which others might take for a part of it.
+/// end of that line, which others might take for a part of it. A CR there that ends no line is white
+/// space as well: it would be half of a line end once a space after it is gone.
 fn cleaned(bytes: &[u8]) -> Cow<'_, [u8]> {
     let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(0);
     let bytes = &bytes[begin..];
     let Some(first) = line(bytes, 0) else { return Cow::Borrowed(bytes) };
     let text = content(bytes, &first);
-    let spaces = bytes[text.clone()].iter().rev().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let spaces =
+        bytes[text.clone()].iter().rev().take_while(|b| matches!(b, b' ' | b'\t' | b'\r')).count();
     match spaces {
         0 => Cow::Borrowed(bytes),
         _ => Cow::Owned([&bytes[..text.end - spaces], &bytes[text.end..]].concat()),

@@ -111,6 +111,7 @@ fn empty_lines_before_a_request_and_space_after_its_version_are_removed() {
         "\r\n\r\nINVITE sip:b@h SIP/2.0\r\nVia: x\r\n\r\n",
         "INVITE sip:b@h SIP/2.0 \t\r\nVia: x\r\n\r\n",
         "\nINVITE sip:b@h SIP/2.0  \nVia: x\r\n\r\n",
+        "INVITE sip:b@h SIP/2.0 \r\t\nVia: x\r\n\r\n",
     ] {
         let message = parse(odd);
         let Start::Request { uri, .. } = message.start() else { panic!("{odd}") };
