@@ -26,17 +26,22 @@ of() {
     ask links 1 --json >links
     field links "[$2 for l in it if l['path'] == '$1'][0]"
 }
-up_both() {
-    local end=$((SECONDS + 15))
-    until [ "$(of fibre 'l["up"]') $(of lte 'l["up"]')" = "True True" ]; do
-        [ $SECONDS -lt $end ] || return 1
-        sleep 0.2
-    done
-}
+both_up() { [ "$(of fibre 'l["up"]') $(of lte 'l["up"]')" = "True True" ]; }
+up_both() { within 15 both_up; }
 errors() { of "$1" '(l["send_error"] or {"count": 0})["count"]'; }
 why() { of "$1" '(l["send_error"] or {"error": None})["error"]'; }
 said() { grep -c "$1" 1.log; }
 least() { [ "$1" -ge "$2" ]; }
+# within SECONDS COMMAND...: whether it succeeds within that time.
+within() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt "$end" ] || return 1
+        sleep 0.2
+    done
+}
+ended() { least "$(said "packets leave again.*path=\"$1\"")" "$2"; }
 
 refuse() {
     inside 1 nft -f - <<'END'
@@ -57,7 +62,8 @@ for time in 1 2; do
     count=$(errors lte)
     right "failure $time: the count has grown to $count" least "$count" $((before + 1))
     before=$count
-    right "failure $time: the log says that it has ended" least "$(said 'packets leave again.*path="lte"')" $time
+    # Two seconds without an error, one to see whether another trouble follows, and one between two looks.
+    right "failure $time: the log says that it has ended" within 6 ended lte $time
     sleep 4
 done
 
