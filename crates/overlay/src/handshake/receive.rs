@@ -292,13 +292,13 @@ impl Handshakes {
                 Some(certificate)
             }
         };
-        // Not earlier: only the neighbour itself is told.
-        if neighbour.own.as_ref().is_some_and(|own| !own.include(&opened.ends)) {
-            return Err(RefusedHandshake::OtherPath);
-        }
-        let behind = match &mut neighbour.latest {
+        let mut latest = neighbour.latest;
+        let behind = match &mut latest {
             Some(latest) => match latest.judge(now, key, payload, &mut self.entropy) {
-                Freshness::Challenge(nonce) => return self.challenge(now, opened, &nonce),
+                Freshness::Challenge(nonce) => {
+                    neighbour.latest = Some(*latest);
+                    return self.challenge(now, opened, &nonce);
+                }
                 Freshness::Counts { behind } => behind,
             },
             none => {
@@ -306,6 +306,11 @@ impl Handshakes {
                 false
             }
         };
+        // Not earlier: only the neighbour itself is told. A copy says nothing about its path.
+        if neighbour.own.as_ref().is_some_and(|own| !own.include(&opened.ends)) {
+            return Err(RefusedHandshake::OtherPath);
+        }
+        neighbour.latest = latest;
         let is_news =
             behind && neighbour.told.replace(payload.incarnation) != Some(payload.incarnation);
         let mut other = None;

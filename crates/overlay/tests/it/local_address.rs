@@ -240,6 +240,19 @@ fn a_bound_link_takes_no_other_path() {
     assert_eq!(net.link(1).local(), None, "it doesn't leave from there any more");
 }
 
+/// Anybody can send a copy to another address of a node, which is no fault of its neighbour's.
+#[test]
+fn a_copy_is_not_taken_for_another_path() {
+    let mut net = Net::new();
+    net.bind(1);
+    net.run(Duration::from_secs(1));
+    assert!(net.link(1).monitor().is_up());
+    for bytes in net.handshakes.clone() {
+        net.receive(1, Some(local(2)), bytes);
+    }
+    assert_eq!(net.refused(), 0);
+}
+
 /// A reload gives the link of node 2 another source. Node 1 knows nothing of that.
 #[test]
 fn the_neighbour_of_a_link_that_was_moved_follows_it() {
