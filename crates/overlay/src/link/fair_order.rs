@@ -42,6 +42,8 @@ struct Flow {
     hash: u64,
     /// Where its bytes end on its source's scale.
     end: u64,
+    /// Number of its last packet: none that comes later leaves before it.
+    number: u64,
 }
 
 /// The place of a packet in the order.
@@ -73,7 +75,7 @@ impl FairOrder {
         let source = Source { id: 0, end: 0, even_end: 0, position: 0, highest: 0 };
         FairOrder {
             sources: Box::new([[source; PLACES]; BUCKETS]),
-            flows: Box::new([[Flow { hash: 0, end: 0 }; PLACES]; BUCKETS]),
+            flows: Box::new([[Flow { hash: 0, end: 0, number: 0 }; PLACES]; BUCKETS]),
             position: 0,
             highest: 0,
             highest_of_flows: 0,
@@ -99,18 +101,20 @@ impl FairOrder {
         }
         let flow = self.flow(flow);
         let first = flow.end.max(source.position);
-        flow.end = first + cost;
-        source.highest = source.highest.max(first + cost);
-        self.highest_of_flows = self.highest_of_flows.max(first + cost);
-
         let start = source.end.max(position);
-        source.end = start + cost;
-        self.highest = self.highest.max(start + cost);
         let mut number = start;
         if first <= source.position + LEAD {
             number = source.even_end.max(position);
             source.even_end = number + cost;
         }
+        flow.end = first + cost;
+        flow.number = number.max(flow.number);
+        number = flow.number;
+
+        source.end = start + cost;
+        source.highest = source.highest.max(first + cost);
+        self.highest_of_flows = self.highest_of_flows.max(first + cost);
+        self.highest = self.highest.max(start + cost);
         self.sources[at][n] = source;
         Place { number, start: first }
     }
@@ -124,9 +128,10 @@ impl FairOrder {
         }
         let (at, n) = self.find_source(id);
         let source = self.sources[at][n];
-        let is_even = self.flow(flow).end <= source.position + LEAD;
+        let flow = self.flow(flow);
+        let is_even = flow.end <= source.position + LEAD;
         let end = if is_even { source.even_end } else { source.end };
-        let ahead = end.saturating_sub(position);
+        let ahead = end.max(flow.number).saturating_sub(position);
         Duration::from_nanos(ahead.saturating_mul(1_000_000_000) / pace)
     }
 
@@ -165,7 +170,7 @@ impl FairOrder {
         let known = bucket.iter().position(|flow| flow.hash == hash);
         let n = known.unwrap_or_else(|| least(bucket, |flow| flow.end));
         if known.is_none() {
-            bucket[n] = Flow { hash, end: 0 };
+            bucket[n] = Flow { hash, end: 0, number: 0 };
         }
         &mut bucket[n]
     }
@@ -230,6 +235,36 @@ mod tests {
         for (sent, share) in sent.iter().zip([1_000_000, 100_000, 450_000, 450_000]) {
             assert!(sent.abs_diff(share) <= share / 50, "{sent} and not {share}");
         }
+    }
+
+    /// Packets of one flow leave in the order in which they came, though it was ahead of the others.
+    #[test]
+    fn no_packet_of_a_flow_overtakes_another() {
+        let mut fair = FairOrder::new(7);
+        let mut queue = BTreeSet::new();
+        let mut came = 0;
+        let mut come = |fair: &mut FairOrder, queue: &mut BTreeSet<_>, flow, cost| {
+            let Place { number, start } = fair.place(1, flow, cost);
+            came += 1;
+            queue.insert((number, came, flow, start));
+        };
+        let mut left = Vec::new();
+        for _ in 0..20 {
+            come(&mut fair, &mut queue, 1, 1_000);
+        }
+        for _ in 0..9 {
+            come(&mut fair, &mut queue, 2, 200);
+        }
+        while let Some((number, came, flow, start)) = queue.pop_first() {
+            fair.leaves(Time::ZERO, 1, Place { number, start });
+            if flow == 2 {
+                left.push(came);
+            }
+            if came == 3 {
+                come(&mut fair, &mut queue, 2, 200);
+            }
+        }
+        assert!(left.len() == 10 && left.is_sorted(), "{left:?}");
     }
 
     #[test]
