@@ -1,6 +1,6 @@
 use super::budget::RecoveryBudget;
 use super::policy::{Answer, Policy, Request};
-use super::send_queue::SendQueue;
+use super::send_queue::{Job, SendQueue};
 use super::{Config, MAX_GUESS};
 use crate::counters::{DropReason, Drops};
 use crate::link::fair_order::{FairOrder, Place};
@@ -26,6 +26,8 @@ pub struct Sender {
     turns: Box<[u32]>,
     /// Where the bytes of its flow before each packet end, in the fair order.
     starts: Box<[u64]>,
+    /// Whether a copy whose time has come waits in the queue, indexed by the low bits of its slot.
+    waits: Box<[bool]>,
     assignment: Assignment,
     /// Slot of each numbered packet, indexed by the low bits of its number.
     slots: Box<[Slot]>,
@@ -86,6 +88,7 @@ impl Sender {
             },
             turns: vec![0; packets].into(),
             starts: vec![0; packets].into(),
+            waits: vec![false; packets].into(),
             assignment: Assignment(secret),
             slots: vec![0; packets].into(),
             next_seq: 0,
@@ -115,6 +118,7 @@ impl Sender {
         let slot = self.ring.keep(now, packet, latest)?;
         let index = self.index(slot);
         self.turns[index] = packet.turn;
+        self.waits[index] = false;
         let key = self.key(slot);
         self.queue.push(key, slot, false);
         Ok(())
@@ -246,9 +250,9 @@ impl Sender {
         if now >= send_by {
             return Err(DropReason::RetransmitLate);
         }
-        // It waits for its turn, or the request was sent before the last retransmission could have
-        // arrived.
-        if retransmitted > Time::ZERO && now < retransmitted + rtt {
+        // It or a copy waits for its turn, or the request was sent before the last retransmission
+        // could have arrived.
+        if retransmitted > Time::ZERO && now < retransmitted + rtt || self.waits[self.index(slot)] {
             return Ok(());
         }
         let Some(answer) = self.policy.answer(&Request { now, rtt, send_by }) else {
@@ -276,18 +280,21 @@ impl Sender {
         for k in 1..=copies {
             if self.copies.len() < MAX_COPIES && self.copy_budget.spend(1.0) {
                 match within * k / (copies + 1) {
-                    Duration::ZERO => self.queue_copy(slot),
+                    Duration::ZERO => _ = self.queue_copy(slot),
                     after => self.copies.push(Reverse((now + after, slot))),
                 }
             }
         }
     }
 
-    fn queue_copy(&mut self, slot: Slot) {
-        if !self.queue.is_full() && self.budget.spend(self.source(slot)) {
+    /// Queues a copy if there is room and budget, and says whether it did.
+    fn queue_copy(&mut self, slot: Slot) -> bool {
+        let may = !self.queue.is_full() && self.budget.spend(self.source(slot));
+        if may {
             let key = self.key(slot);
             self.queue.push(key, slot, true);
         }
+        may
     }
 
     /// Queues the copies that are due, unless an earlier one still waits.
@@ -296,9 +303,10 @@ impl Sender {
             && at <= now
         {
             self.copies.pop();
-            let waits = |entry: &Entry| entry.retransmitted == WAITING;
+            let index = self.index(slot);
+            let waits = |entry: &Entry| entry.retransmitted == WAITING || self.waits[index];
             if self.ring.get(slot).is_some_and(|(entry, _)| !waits(entry)) {
-                self.queue_copy(slot);
+                self.waits[index] = self.queue_copy(slot);
             }
         }
     }
@@ -362,7 +370,9 @@ impl Sender {
                     drops.count(why);
                     self.fair.has_expired = true;
                     self.fair.until = now + CALM;
-                    self.queue.pop();
+                    if let Some(job) = self.queue.pop() {
+                        self.no_copy_waits(job);
+                    }
                 }
             }
         }
@@ -371,6 +381,7 @@ impl Sender {
     /// Writes the head into `out`, for envelope `count`; true if it is a retransmission.
     pub(crate) fn pop(&mut self, now: Time, count: u64, out: &mut [u8]) -> bool {
         let Some(job) = self.queue.pop() else { return false };
+        self.no_copy_waits(job);
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
         if self.fair.is_used {
@@ -399,6 +410,13 @@ impl Sender {
             self.copy_budget.packet();
         }
         job.is_retransmission()
+    }
+
+    /// Notes that a job has left the queue. Its slot may belong to another packet by now, of which a
+    /// copy more may be queued: no harm.
+    fn no_copy_waits(&mut self, job: Job) {
+        let index = self.index(job.slot);
+        self.waits[index] &= !job.is_retransmission();
     }
 
     /// Deadline of the next packet to be sent; never if there is none.
@@ -707,5 +725,32 @@ mod tests {
             }
             assert_eq!(retransmissions, sent, "{answer:?} after {losses} losses");
         }
+    }
+
+    /// A link without room for 40 ms keeps one copy, not each that falls due.
+    #[test]
+    fn copies_do_not_pile_up() {
+        let mut s = Sender::new(&Config::default(), 1);
+        let answer = Answer { copies: 3, within: Duration::from_millis(40) };
+        s.policy = Box::new(Fixed(Some(answer)));
+        let (mut drops, rtt) = (Drops::default(), Duration::from_millis(5));
+        enqueue(&mut s, Time::ZERO, &[1], 200);
+        assert!(send(&mut s, 0, &mut drops).is_some());
+        s.copy_budget.lost(80, 80.0);
+        let mut request = |s: &mut Sender, ms| {
+            let ask = [NackRange { first: 0, count: 1 }].into_iter();
+            s.retransmit(Time::from_millis(ms), ask, rtt, &mut 9, &mut drops);
+        };
+        request(&mut s, 10);
+        assert!(send(&mut s, 10, &mut Drops::default()).is_some());
+        for ms in 11..50 {
+            s.handle_timeout(Time::from_millis(ms));
+            if ms >= 20 {
+                request(&mut s, ms);
+                assert_eq!(s.waiting(), 1, "at {ms} ms");
+            }
+        }
+        assert!(send(&mut s, 50, &mut Drops::default()).is_some());
+        assert_eq!(send(&mut s, 50, &mut Drops::default()), None);
     }
 }
