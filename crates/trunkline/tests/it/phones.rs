@@ -22,6 +22,12 @@ fn a_stream_that_is_not_wanted_costs_no_call() {
 }
 
 #[apply(on_time)]
+fn digits_hiccups_and_slow_clocks_cost_a_call_nothing_lasting() {
+    passes("sip/04-dtmf-counts-as-late");
+    passes("sip/05-hiccup-and-drift-are-late-for-ever");
+}
+
+#[apply(on_time)]
 fn packets_of_keys_and_certificates_pass() {
     passes("sip/06-packets-over-1188-bytes");
 }
