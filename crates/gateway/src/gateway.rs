@@ -414,13 +414,11 @@ impl Gateway {
     fn end(&mut self, passes: &CallLegs, why: CallOutcome, media: &mut impl Media) {
         for &(id, _) in passes {
             let Some(call) = self.calls.get(id) else { continue };
-            match (call.part_of, call.answered) {
-                (Some(first), Some(_)) if self.calls.get(first).is_some() => {
-                    self.end_whole(first, why, media);
-                }
-                // One of several phones that rang.
-                (Some(_), _) => self.calls.close(id, media),
-                (None, _) => self.end_whole(id, why, media),
+            let whole = if call.answered.is_some() { self.calls.whole(id) } else { id };
+            match self.calls.get(whole).is_some_and(|call| call.part_of.is_none()) {
+                true => self.end_whole(whole, why, media),
+                // One of several phones that rang, and not the callee.
+                false => self.calls.close(id, media),
             }
         }
     }
@@ -430,9 +428,7 @@ impl Gateway {
         if let Some(view) = self.calls.view(first) {
             self.events.push_back(Event::Ended(Box::new(view), why));
         }
-        let mut next = Some(first);
-        while let Some(id) = next {
-            next = self.calls.get(id).and_then(|call| call.onward);
+        for id in self.calls.parts(first) {
             self.calls.close(id, media);
         }
     }
@@ -488,6 +484,7 @@ impl Gateway {
         }
         self.sweep = now + SWEEP;
         self.hops.forget_unused();
+        self.end_challenged(now, media);
         let transactions = &self.transactions;
         self.pending.retain(|id, _| transactions.has(*id));
         let rings: std::collections::BTreeSet<CallId> =
@@ -498,22 +495,16 @@ impl Gateway {
             if call.is_held() { HELD.max(idle).max(session) } else { idle.max(session) }
         };
         let is_over = |id: CallId, call: &Call| match call.answered {
+            Some(_) if self.calls.is_left_over(call) => true,
             Some(_) if !call.is_acknowledged => now.since(call.heard) >= UNANSWERED,
             Some(_) => now.since(call.heard) >= most(call),
             None => now.since(call.heard) >= UNANSWERED && !rings.contains(&id),
         };
-        self.end_challenged(now, media);
-        let over: CallLegs = self
-            .calls
-            .iter()
-            .filter(|(id, call)| is_over(*id, call))
-            .map(|(id, _)| (id, 0))
-            .collect();
-        self.stats.idle += over.len() as u64;
-        for (id, _) in &over {
-            self.say_bye(now, self.calls.whole(*id), (Cause::Idle, None), media);
+        let all = self.calls.iter();
+        let over: Vec<CallId> = all.filter(|(id, c)| is_over(*id, c)).map(|(id, _)| id).collect();
+        for id in over {
+            self.end_idle(now, id, media);
         }
-        self.end(&over, CallOutcome::Idle, media);
     }
 
     /// Ends calls whose INVITE or BYE was challenged and has not been repeated.

@@ -51,8 +51,9 @@ impl Gateway {
 
     /// Tells the ends of all calls that the gateway stops.
     pub(super) fn tell_all(&mut self, now: Time, media: &mut impl Media) {
-        let whole = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
-        let all: Vec<CallId> = whole.map(|(id, _)| id).collect();
+        let is_one = |id| self.calls.whole(id) == id;
+        let all: Vec<CallId> =
+            self.calls.iter().map(|(id, _)| id).filter(|id| is_one(*id)).collect();
         for id in all {
             self.tell(now, id, Cause::Stopped, media);
         }
@@ -97,10 +98,28 @@ impl Gateway {
     }
 
     fn tell(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
-        match self.calls.get(id).is_some_and(|call| call.answered.is_some()) {
-            true => self.say_bye(now, id, (why, None), media),
-            false => self.abort(now, id),
+        let Some(call) = self.calls.get(id) else { return };
+        match (call.answered, call.part_of) {
+            (Some(_), None) => self.say_bye(now, id, (why, None), media),
+            (Some(_), Some(_)) => self.say_bye(now, id, (why, Some(1)), media),
+            (None, None) => self.abort(now, id),
+            // The registrar cancels it, as soon as it hears of the whole.
+            (None, Some(_)) => {}
         }
+    }
+
+    /// Ends a call without a sign of life. A phone that answered after another is told alone: its
+    /// caller is in the call with that other one.
+    pub(super) fn end_idle(&mut self, now: Time, id: CallId, media: &mut impl Media) {
+        let whole = self.calls.whole(id);
+        let Some(call) = self.calls.get(whole) else { return };
+        let (is_part, is_answered) = (call.part_of.is_some(), call.answered.is_some());
+        if is_answered {
+            let (why, only) = if is_part { (Cause::Late, Some(1)) } else { (Cause::Idle, None) };
+            self.say_bye(now, whole, (why, only), media);
+        }
+        self.stats.idle += u64::from(!is_part);
+        self.end(&vec![(id, 0)], CallOutcome::Idle, media);
     }
 
     /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
@@ -112,7 +131,7 @@ impl Gateway {
         media: &mut impl Media,
     ) {
         let last = self.calls.last_part(id);
-        let Some(call) = self.calls.get(id).filter(|call| call.part_of.is_none()) else { return };
+        let Some(call) = self.calls.get(id) else { return };
         let name = call.name.clone();
         let caller = call.sides[0].clone();
         let Some(callee) = self.calls.get(last).map(|call| call.sides[1].clone()) else { return };

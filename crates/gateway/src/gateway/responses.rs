@@ -273,11 +273,8 @@ impl Gateway {
                     call.sides[1 - side].tag = tag.map(<[u8]>::to_vec);
                     if code >= 200 {
                         call.answered = Some(now);
-                        match call.part_of {
-                            // Of several phones that rang, this one is the callee.
-                            Some(first) => self.calls.join(first, id),
-                            None => self.stats.answered += 1,
-                        }
+                        self.stats.answered += u64::from(call.part_of.is_none());
+                        self.calls.choose_part(id);
                     }
                 }
             }
