@@ -279,16 +279,14 @@ impl Gateway {
             if !self.by_datagram(now, id, media) {
                 let said = (503, "Service Unavailable");
                 self.transactions.refuse(now, id, said, b"");
-                self.forget(id, CallOutcome::Refused(503), media);
+                self.forget(now, id, CallOutcome::Refused(503), media);
             }
         }
     }
 
     /// Notes that packets arrived at a media port, which keeps its call alive.
     pub fn heard(&mut self, now: Time, port: u16) {
-        if let Some(call) = self.calls.at_port(port) {
-            call.heard = now;
-        }
+        self.calls.heard(now, port);
     }
 
     /// Processes the bytes of one message from `from`.
@@ -435,7 +433,7 @@ impl Gateway {
 
     /// Handles a transaction that ended without a final response; a call that it was to begin ends,
     /// too.
-    fn forget(&mut self, id: TransactionId, why: CallOutcome, media: &mut impl Media) {
+    fn forget(&mut self, now: Time, id: TransactionId, why: CallOutcome, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
             Kind::Initial | Kind::Resuming => {
@@ -446,6 +444,7 @@ impl Gateway {
                 self.end_unanswered(&pending.passes, why, media);
             }
             Kind::Bye if self.is_of_end(&pending) => {
+                self.tell_past(now, &pending.passes, pending.down.remote, media);
                 self.end(&pending.passes, pending.hung_up(), media);
             }
             Kind::Bye => {}
@@ -477,7 +476,7 @@ impl Gateway {
         }
         for id in self.transactions.handle_timeout(now) {
             self.note_silence(id);
-            self.forget(id, CallOutcome::Unanswered, media);
+            self.forget(now, id, CallOutcome::Unanswered, media);
         }
         if now < self.sweep {
             return;
@@ -511,12 +510,17 @@ impl Gateway {
     fn end_challenged(&mut self, now: Time, media: &mut impl Media) {
         let due = |(id, call): (CallId, &Call)| {
             let begun = call.challenged.map(|(at, code)| (at, 0, CallOutcome::Refused(code)));
-            let ended = call.hanging_up.map(|(at, side)| (at, side, hung_up(&vec![(id, side)])));
+            let ended = call.hanging_up.map(|it| (it.at, it.side, hung_up(&vec![(id, it.side)])));
             let (at, side, outcome) = begun.or(ended)?;
-            (now >= at + CHALLENGED).then_some((vec![(id, side)], outcome))
+            let by = call.hanging_up.map(|it| it.by);
+            (now >= at + CHALLENGED).then_some((vec![(id, side)], by, outcome))
         };
-        let due: Vec<(CallLegs, CallOutcome)> = self.calls.iter().filter_map(due).collect();
-        for (passes, outcome) in due {
+        let due: Vec<(CallLegs, Option<SocketAddr>, CallOutcome)> =
+            self.calls.iter().filter_map(due).collect();
+        for (passes, by, outcome) in due {
+            if let Some(by) = by {
+                self.tell_past(now, &passes, by, media);
+            }
             self.end(&passes, outcome, media);
         }
     }

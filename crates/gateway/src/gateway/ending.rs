@@ -5,6 +5,7 @@ use crate::call_legs::{self, CallLegs};
 use crate::calls::{CallId, Side, SideId};
 use crate::dialog::{Cause, DialogEnd};
 use crate::media::Media;
+use core::net::SocketAddr;
 use trunkline_base::Time;
 use trunkline_sip::Message;
 use trunkline_sip::transaction::{Hop, TransactionId};
@@ -17,6 +18,26 @@ pub enum CallSelection {
     All,
     /// Those with this Call-ID.
     Named(String),
+}
+
+/// A BYE of this gateway to the ends of a call.
+#[derive(Clone, Copy)]
+pub(super) struct Bye {
+    pub why: Cause,
+    /// The end that it goes to, if not to both.
+    pub only: Option<SideId>,
+    /// A host that it avoids, since that host has refused or not answered an end's own BYE.
+    pub past: Option<SocketAddr>,
+}
+
+impl Bye {
+    fn to_both(why: Cause) -> Bye {
+        Bye { why, only: None, past: None }
+    }
+
+    fn to(side: SideId, why: Cause) -> Bye {
+        Bye { why, only: Some(side), past: None }
+    }
 }
 
 impl Pending {
@@ -100,8 +121,8 @@ impl Gateway {
     fn tell(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
         let Some(call) = self.calls.get(id) else { return };
         match (call.answered, call.part_of) {
-            (Some(_), None) => self.say_bye(now, id, (why, None), media),
-            (Some(_), Some(_)) => self.say_bye(now, id, (why, Some(1)), media),
+            (Some(_), None) => self.say_bye(now, id, Bye::to_both(why), media),
+            (Some(_), Some(_)) => self.say_bye(now, id, Bye::to(1, why), media),
             (None, None) => self.abort(now, id),
             // The registrar cancels it, as soon as it hears of the whole.
             (None, Some(_)) => {}
@@ -115,21 +136,32 @@ impl Gateway {
         let Some(call) = self.calls.get(whole) else { return };
         let (is_part, is_answered) = (call.part_of.is_some(), call.answered.is_some());
         if is_answered {
-            let (why, only) = if is_part { (Cause::Late, Some(1)) } else { (Cause::Idle, None) };
-            self.say_bye(now, whole, (why, only), media);
+            let late = Bye::to(1, Cause::Late);
+            let bye = if is_part { late } else { Bye::to_both(Cause::Idle) };
+            self.say_bye(now, whole, bye, media);
         }
         self.stats.idle += u64::from(!is_part);
         self.end(&vec![(id, 0)], CallOutcome::Idle, media);
     }
 
-    /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
-    pub(super) fn say_bye(
+    /// Tells the other end of a call about a BYE that `by` refused or did not answer: past that
+    /// host, unless it is the end itself.
+    pub(super) fn tell_past(
         &mut self,
         now: Time,
-        id: CallId,
-        (why, only): (Cause, Option<SideId>),
+        passes: &CallLegs,
+        by: SocketAddr,
         media: &mut impl Media,
     ) {
+        let Some(&(id, side)) = passes.first() else { return };
+        if call_legs::are_up(&self.calls, passes) {
+            let bye = Bye { why: Cause::HungUp, only: Some(1 - side), past: Some(by) };
+            self.say_bye(now, self.calls.whole(id), bye, media);
+        }
+    }
+
+    /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
+    pub(super) fn say_bye(&mut self, now: Time, id: CallId, bye: Bye, media: &mut impl Media) {
         let last = self.calls.last_part(id);
         let Some(call) = self.calls.get(id) else { return };
         let name = call.name.clone();
@@ -138,14 +170,15 @@ impl Gateway {
         let (Some(mut a), Some(mut b)) = (caller.dialog.clone(), callee.dialog.clone()) else {
             return;
         };
-        for (n, side) in [caller, callee].into_iter().enumerate() {
-            let Some(hop) = self.hop_to(now, &side, media) else { continue };
-            if only.is_some_and(|only| only != n) {
+        for (n, mut side) in [caller, callee].into_iter().enumerate() {
+            if bye.only.is_some_and(|only| only != n) {
                 continue;
             }
-            let (to, from) = if n == 0 { (&a, &mut b) } else { (&b, &mut a) };
+            let Some(hop) = self.hop_past(now, &mut side, bye.past, media) else { continue };
+            let Some(to) = side.dialog else { continue };
+            let from = if n == 0 { &mut b } else { &mut a };
             let first = [b"BYE ", &to.target[..], b" SIP/2.0"].concat();
-            let lines = to.bye(from, &name, (why, self.config.trusts(hop.remote.ip())));
+            let lines = to.bye(from, &name, (bye.why, self.config.trusts(hop.remote.ip())));
             let own = self.own_hop(&hop);
             self.hops.used(&hop);
             self.transactions.originate(now, hop, &first, (&own, &lines));
@@ -168,8 +201,29 @@ impl Gateway {
             self.calls.get(id).is_some_and(|call| call.sides[side].places.have(from.remote.ip()));
         if is_of_end && call_legs::are_up(&self.calls, &passes) {
             let whole = self.calls.whole(id);
-            self.say_bye(now, whole, (Cause::HungUp, Some(1 - side)), media);
+            self.say_bye(now, whole, Bye::to(1 - side, Cause::HungUp), media);
             self.end(&passes, hung_up(&passes), media);
+        }
+    }
+
+    /// Next hop of a request to one end of a call, without the proxies that lead to `past`.
+    fn hop_past(
+        &mut self,
+        now: Time,
+        side: &mut Side,
+        past: Option<SocketAddr>,
+        media: &impl Media,
+    ) -> Option<Hop> {
+        loop {
+            let hop = self.hop_to(now, side, media)?;
+            if past != Some(hop.remote) {
+                return Some(hop);
+            }
+            let routes = &mut side.dialog.as_mut()?.routes;
+            if routes.is_empty() {
+                return None;
+            }
+            routes.remove(0);
         }
     }
 

@@ -101,7 +101,7 @@ impl Gateway {
             (passes, kind) = (CallLegs::new(), Kind::Other);
         }
         call_legs::heard(&mut self.calls, &passes, now);
-        call_legs::update(&mut self.calls, &passes, message, true);
+        call_legs::update(&mut self.calls, &passes, message);
         if kind == Kind::Initial {
             self.aim(&passes, down, is_flow);
         }

@@ -13,5 +13,6 @@ mod large;
 mod late;
 mod offers;
 mod quality;
+mod refused_bye;
 mod unexpected_source;
 mod ways;
