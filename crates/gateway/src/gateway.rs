@@ -475,7 +475,7 @@ impl Gateway {
             self.leave_silent(now, id, media);
         }
         for id in self.transactions.handle_timeout(now) {
-            self.note_silence(id);
+            self.note_silence(now, id);
             self.forget(now, id, CallOutcome::Unanswered, media);
         }
         if now < self.sweep {
