@@ -219,3 +219,23 @@ fn a_long_request_that_no_datagram_can_carry_is_refused_with_the_true_reason() {
         assert_eq!(gateway.free_ports(), 50);
     }
 }
+
+#[test]
+fn a_port_that_takes_no_connection_says_nothing_of_others_of_its_host() {
+    for is_silent in [true, false] {
+        let mut gateway = Gateway::new(config(1, G), [1; 32], &[9; 32]);
+        let mut board = PortBoard::default();
+        let after = |seconds| Time::from_millis(1_000) + Duration::from_secs(seconds);
+        let (closed, usual) = ("sip:x@10.1.0.20:9", "sip:b@10.1.0.20");
+        gateway.receive(after(0), phone(), long("INVITE", 1, closed).as_bytes(), &mut board);
+        let connection = sent(&mut gateway)[1].0.expect("TCP");
+        match is_silent {
+            true => gateway.handle_timeout(after(4), &mut board),
+            false => gateway.unreachable(after(1), connection, &mut board),
+        }
+        sent(&mut gateway);
+        assert!(!connects(&mut gateway, after(5), 2, closed));
+        assert!(connects(&mut gateway, after(5), 3, usual));
+        assert!(connects(&mut gateway, after(5), 4, "sip:b@10.1.0.20:5060"));
+    }
+}
