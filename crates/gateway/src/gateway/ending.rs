@@ -108,7 +108,8 @@ impl Gateway {
         let side = Side { hop: Some(hop), is_next_hop, dialog, ..Side::default() };
         let Some(hop) = self.hop_to(now, &side, media) else { return };
         let own = self.own_hop(&hop);
-        let first = |method: &[u8]| [method, b" ", &callee.target, b" SIP/2.0"].concat();
+        let Some(way) = &callee.way else { return };
+        let first = |method: &[u8]| [method, b" ", &way.target, b" SIP/2.0"].concat();
         self.hops.used(&hop);
         let ack = callee.ack(&caller, &name);
         self.transactions.acknowledge(hop, &first(b"ACK"), (&own, &ack));
@@ -161,6 +162,7 @@ impl Gateway {
     }
 
     /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
+    /// An end that has given no way to it gets none.
     pub(super) fn say_bye(&mut self, now: Time, id: CallId, bye: Bye, media: &mut impl Media) {
         let last = self.calls.last_part(id);
         let Some(call) = self.calls.get(id) else { return };
@@ -176,8 +178,9 @@ impl Gateway {
             }
             let Some(hop) = self.hop_past(now, &mut side, bye.past, media) else { continue };
             let Some(to) = side.dialog else { continue };
+            let Some(way) = &to.way else { continue };
             let from = if n == 0 { &mut b } else { &mut a };
-            let first = [b"BYE ", &to.target[..], b" SIP/2.0"].concat();
+            let first = [b"BYE ", &way.target[..], b" SIP/2.0"].concat();
             let lines = to.bye(from, &name, (bye.why, self.config.trusts(hop.remote.ip())));
             let own = self.own_hop(&hop);
             self.hops.used(&hop);
@@ -219,7 +222,7 @@ impl Gateway {
             if past != Some(hop.remote) {
                 return Some(hop);
             }
-            let routes = &mut side.dialog.as_mut()?.routes;
+            let routes = &mut side.dialog.as_mut()?.way.as_mut()?.routes;
             if routes.is_empty() {
                 return None;
             }
@@ -230,11 +233,11 @@ impl Gateway {
     /// Next hop of a request to one end of a call: the first proxy on its way or, without one, the
     /// flow that its messages come by.
     fn hop_to(&mut self, now: Time, side: &Side, media: &impl Media) -> Option<Hop> {
-        let dialog = side.dialog.as_ref()?;
+        let way = side.dialog.as_ref()?.way.as_ref()?;
         let flow = side.hop.filter(|hop| self.hops.is_usable(hop));
-        let uri = match dialog.routes.first() {
+        let uri = match way.routes.first() {
             None if side.is_next_hop && flow.is_some() => return flow,
-            None => &dialog.target[..],
+            None => &way.target[..],
             Some(route) => Address::parse(route)?.uri,
         };
         let found = self.hops.resolve(now, &self.config, uri, 0, |ip| media.local(ip));
