@@ -405,7 +405,10 @@ impl Gateway {
         self.hops.used(&down);
         match self.transactions.forward(now, id, down, bytes) {
             true => Ok(()),
-            false => Err(NotSent::Refused(grows_too_large())),
+            false => {
+                self.stats.too_large += 1;
+                Err(NotSent::Refused(grows_too_large()))
+            }
         }
     }
 

@@ -78,6 +78,8 @@ fn what_grows_too_large_here_is_refused_with_the_true_reason() {
     world.send(A.at, G, &invite(&format!("X: {}\r\n", "y".repeat(room))));
     let refusal = text(&world.read(A.at, "513"));
     assert!(refusal.contains("more than 65,535 bytes"), "{refusal}");
+    let stats = world.sites[0].gateway.stats();
+    assert_eq!((stats.too_large, stats.refused), (1, 1));
 }
 
 /// Messages that a gateway sends, with the connection of each.
