@@ -194,18 +194,15 @@ pub(crate) fn are_up(calls: &Calls, passes: &CallLegs) -> bool {
     !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
 }
 
-/// Updates how the sender of a message is reached in each call.
-pub(crate) fn update(
-    calls: &mut Calls,
-    passes: &[(CallId, SideId)],
-    message: &Message,
-    is_request: bool,
-) {
+/// Updates how the sender of a request is reached in each call, and that it has not hung up.
+pub(crate) fn update(calls: &mut Calls, passes: &[(CallId, SideId)], request: &Message) {
+    let is_bye = request.cseq().is_some_and(|cseq| cseq.method == b"BYE");
     for &(id, side) in passes {
         let Some(call) = calls.get_mut(id) else { continue };
         if let Some(dialog) = &mut call.sides[side].dialog {
-            dialog.update(message, is_request);
+            dialog.update(request, true);
         }
+        call.hanging_up.take_if(|bye| !is_bye && bye.side == side);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::media::{ATTRIBUTE, Flow, Media, MediaRejected, OverlayCandidate, Rela
 use crate::party_addresses::PartyAddresses;
 use crate::ports::Ports;
 use crate::reception::Clocks;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 pub(crate) use offers::OfferOutcome;
 use offers::{Before, Change, Early};
@@ -140,6 +140,19 @@ struct Stream {
     legs: [Leg; 2],
 }
 
+/// A BYE that was challenged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HangingUp {
+    pub at: Time,
+    /// The end that sent it.
+    pub side: SideId,
+    /// The host that it went to.
+    pub by: SocketAddr,
+}
+
+/// Time after a BYE within which its sender's packets may still be on the way.
+const LAST_PACKETS: Duration = Duration::from_secs(5);
+
 /// One call, with its ends, its streams, and the offers that can still be undone.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -158,9 +171,8 @@ pub(crate) struct Call {
     pub is_acknowledged: bool,
     /// Time of the challenge to its INVITE, and the status code: it may be repeated with credentials.
     pub challenged: Option<(Time, u16)>,
-    /// Time at which a BYE was challenged, and the end that sent it: it may be repeated with
-    /// credentials.
-    pub hanging_up: Option<(Time, SideId)>,
+    /// A BYE that was challenged: it may be repeated with credentials.
+    pub hanging_up: Option<HangingUp>,
     /// The part of the same call before it: its INVITE has been here and came back from a proxy.
     pub part_of: Option<CallId>,
     /// The part behind it, in the same way; of several, the one that was answered.
@@ -294,10 +306,13 @@ impl Calls {
         }
     }
 
-    /// The call that uses `port`, for RTP or for RTCP.
-    pub fn at_port(&mut self, port: u16) -> Option<&mut Call> {
-        let (id, ..) = self.owners.get(&(port & !1))?;
-        self.all.get_mut(id)
+    /// Notes packets at `port`, for RTP or for RTCP. An end that keeps sending has not hung up.
+    pub fn heard(&mut self, now: Time, port: u16) {
+        let Some(&(id, _, side)) = self.owners.get(&(port & !1)) else { return };
+        let Some(call) = self.all.get_mut(&id) else { return };
+        call.heard = now;
+        let is_over = |it: &mut HangingUp| it.side == side && now >= it.at + LAST_PACKETS;
+        call.hanging_up.take_if(is_over);
     }
 
     fn release(&mut self, stream: &Stream, media: &mut impl Media) {

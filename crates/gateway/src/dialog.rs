@@ -5,7 +5,7 @@ use core::time::Duration;
 use trunkline_sip::value::{Address, Uri};
 use trunkline_sip::{Message, Name};
 
-/// Maximum number of bytes kept of one end: others may write much into a call's headers.
+/// Maximum number of bytes kept of the way to one end: others may write much into a call's headers.
 const MAX_BYTES: usize = 2_048;
 
 /// Why the gateway ends a call.
@@ -55,32 +55,48 @@ impl Cause {
 pub(crate) struct DialogEnd {
     /// From or To of this end, with its tag.
     address: Vec<u8>,
-    /// URI for requests to it.
-    pub target: Vec<u8>,
-    /// The proxies between the gateway and it, the nearest first.
-    pub routes: Vec<Vec<u8>>,
+    /// How requests reach it. Without this, the other end can still be told something in its name.
+    pub way: Option<Way>,
     /// The highest number of its requests so far.
     number: u32,
 }
 
+/// The way to an end of a dialog.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// URI for requests to the end.
+    pub target: Vec<u8>,
+    /// The proxies between the gateway and the end, the nearest first.
+    pub routes: Vec<Vec<u8>>,
+}
+
+impl Way {
+    fn bounded(self) -> Option<Way> {
+        let routes: usize = self.routes.iter().map(Vec::len).sum();
+        (self.target.len() + routes <= MAX_BYTES).then_some(self)
+    }
+}
+
 impl DialogEnd {
-    /// The sender of a request that begins or continues a dialog; `None` if it can't be reached.
+    /// The sender of a request that begins or continues a dialog. It can't be reached if it names no
+    /// URI, or a way that is too long to be kept.
     pub fn of_request(message: &Message) -> Option<DialogEnd> {
-        let address = message.first(Name::From)?;
+        let address = kept(message.first(Name::From)?);
         let routes = message.list(Name::RecordRoute).map(<[u8]>::to_vec).collect();
-        let number = message.cseq()?.number;
-        DialogEnd { address: address.to_vec(), target: contact(message)?, routes, number }.bounded()
+        let way = contact(message).and_then(|target| Way { target, routes }.bounded());
+        Some(DialogEnd { address, way, number: message.cseq()?.number })
     }
 
     /// The sender of a response; `is_own` identifies this gateway's own routes, behind which are
     /// those of the other side.
     pub fn of_response(message: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Option<DialogEnd> {
-        DialogEnd::of_answer(message, is_own)?.bounded()
+        let end = DialogEnd::of_answer(message, is_own)?;
+        Some(DialogEnd { way: end.way.and_then(Way::bounded), ..end })
     }
 
     /// The same without a bound, for an end that isn't kept.
     pub fn of_answer(message: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Option<DialogEnd> {
-        let address = message.first(Name::To)?;
+        let address = kept(message.first(Name::To)?);
         let uri = |route: &[u8]| {
             let address = Address::parse(route)?;
             Some(Uri::parse(address.uri).is_some_and(|uri| is_own(&uri)))
@@ -88,27 +104,23 @@ impl DialogEnd {
         let beyond = message.list(Name::RecordRoute).take_while(|route| uri(route) == Some(false));
         let mut routes: Vec<Vec<u8>> = beyond.map(<[u8]>::to_vec).collect();
         routes.reverse();
-        let target = contact(message)?;
-        Some(DialogEnd { address: address.to_vec(), target, routes, number: 0 })
+        let way = contact(message).map(|target| Way { target, routes });
+        Some(DialogEnd { address, way, number: 0 })
     }
 
     /// The sender of an INVITE in whose name its late answer is ended; requests don't go to it.
     pub fn of_late(invite: &Message) -> Option<DialogEnd> {
         let (address, number) = (invite.first(Name::From)?.to_vec(), invite.cseq()?.number);
-        Some(DialogEnd { address, target: Vec::new(), routes: Vec::new(), number })
-    }
-
-    fn bounded(self) -> Option<DialogEnd> {
-        let routes: usize = self.routes.iter().map(Vec::len).sum();
-        let bytes = self.address.len() + self.target.len() + routes;
-        (bytes <= MAX_BYTES).then_some(self)
+        Some(DialogEnd { address, way: None, number })
     }
 
     /// Updates the end from a later message of its own: it may be reached elsewhere, and numbers its
     /// requests.
     pub fn update(&mut self, message: &Message, is_request: bool) {
-        if let Some(target) = contact(message).filter(|target| target.len() <= MAX_BYTES / 2) {
-            self.target = target;
+        if let Some(target) = contact(message).filter(|target| target.len() <= MAX_BYTES / 2)
+            && let Some(way) = &mut self.way
+        {
+            way.target = target;
         }
         if is_request {
             let number = message.cseq().map_or(0, |cseq| cseq.number);
@@ -144,7 +156,7 @@ impl DialogEnd {
         let mut add = |name: &str, value: &[u8]| {
             lines.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         };
-        for route in &self.routes {
+        for route in self.way.iter().flat_map(|way| &way.routes) {
             add("Route", route);
         }
         add("From", &other.address);
@@ -155,6 +167,18 @@ impl DialogEnd {
         lines.extend(more);
         lines.extend(b"\r\n");
         lines
+    }
+}
+
+/// From or To as it is kept: without its display name and other parameters, if it is long. A dialog is
+/// known by the tag, and older agents compare the URI (RFC 3261, 12.2.1.1).
+fn kept(address: &[u8]) -> Vec<u8> {
+    match Address::parse(address).filter(|_| address.len() > MAX_BYTES / 2) {
+        None => address.to_vec(),
+        Some(parsed) => {
+            let tag = parsed.tag().map(|tag| [b";tag=", tag].concat()).unwrap_or_default();
+            [b"<", parsed.uri, b">", &tag].concat()
+        }
     }
 }
 

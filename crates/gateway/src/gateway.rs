@@ -279,16 +279,14 @@ impl Gateway {
             if !self.by_datagram(now, id, media) {
                 let said = (503, "Service Unavailable");
                 self.transactions.refuse(now, id, said, b"");
-                self.forget(id, CallOutcome::Refused(503), media);
+                self.forget(now, id, CallOutcome::Refused(503), media);
             }
         }
     }
 
     /// Notes that packets arrived at a media port, which keeps its call alive.
     pub fn heard(&mut self, now: Time, port: u16) {
-        if let Some(call) = self.calls.at_port(port) {
-            call.heard = now;
-        }
+        self.calls.heard(now, port);
     }
 
     /// Processes the bytes of one message from `from`.
@@ -414,13 +412,11 @@ impl Gateway {
     fn end(&mut self, passes: &CallLegs, why: CallOutcome, media: &mut impl Media) {
         for &(id, _) in passes {
             let Some(call) = self.calls.get(id) else { continue };
-            match (call.part_of, call.answered) {
-                (Some(first), Some(_)) if self.calls.get(first).is_some() => {
-                    self.end_whole(first, why, media);
-                }
-                // One of several phones that rang.
-                (Some(_), _) => self.calls.close(id, media),
-                (None, _) => self.end_whole(id, why, media),
+            let whole = if call.answered.is_some() { self.calls.whole(id) } else { id };
+            match self.calls.get(whole).is_some_and(|call| call.part_of.is_none()) {
+                true => self.end_whole(whole, why, media),
+                // One of several phones that rang, and not the callee.
+                false => self.calls.close(id, media),
             }
         }
     }
@@ -430,16 +426,14 @@ impl Gateway {
         if let Some(view) = self.calls.view(first) {
             self.events.push_back(Event::Ended(Box::new(view), why));
         }
-        let mut next = Some(first);
-        while let Some(id) = next {
-            next = self.calls.get(id).and_then(|call| call.onward);
+        for id in self.calls.parts(first) {
             self.calls.close(id, media);
         }
     }
 
     /// Handles a transaction that ended without a final response; a call that it was to begin ends,
     /// too.
-    fn forget(&mut self, id: TransactionId, why: CallOutcome, media: &mut impl Media) {
+    fn forget(&mut self, now: Time, id: TransactionId, why: CallOutcome, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
             Kind::Initial | Kind::Resuming => {
@@ -450,6 +444,7 @@ impl Gateway {
                 self.end_unanswered(&pending.passes, why, media);
             }
             Kind::Bye if self.is_of_end(&pending) => {
+                self.tell_past(now, &pending.passes, pending.down.remote, media);
                 self.end(&pending.passes, pending.hung_up(), media);
             }
             Kind::Bye => {}
@@ -480,14 +475,15 @@ impl Gateway {
             self.leave_silent(now, id, media);
         }
         for id in self.transactions.handle_timeout(now) {
-            self.note_silence(id);
-            self.forget(id, CallOutcome::Unanswered, media);
+            self.note_silence(now, id);
+            self.forget(now, id, CallOutcome::Unanswered, media);
         }
         if now < self.sweep {
             return;
         }
         self.sweep = now + SWEEP;
         self.hops.forget_unused();
+        self.end_challenged(now, media);
         let transactions = &self.transactions;
         self.pending.retain(|id, _| transactions.has(*id));
         let rings: std::collections::BTreeSet<CallId> =
@@ -498,34 +494,33 @@ impl Gateway {
             if call.is_held() { HELD.max(idle).max(session) } else { idle.max(session) }
         };
         let is_over = |id: CallId, call: &Call| match call.answered {
+            Some(_) if self.calls.is_left_over(call) => true,
             Some(_) if !call.is_acknowledged => now.since(call.heard) >= UNANSWERED,
             Some(_) => now.since(call.heard) >= most(call),
             None => now.since(call.heard) >= UNANSWERED && !rings.contains(&id),
         };
-        self.end_challenged(now, media);
-        let over: CallLegs = self
-            .calls
-            .iter()
-            .filter(|(id, call)| is_over(*id, call))
-            .map(|(id, _)| (id, 0))
-            .collect();
-        self.stats.idle += over.len() as u64;
-        for (id, _) in &over {
-            self.say_bye(now, self.calls.whole(*id), (Cause::Idle, None), media);
+        let all = self.calls.iter();
+        let over: Vec<CallId> = all.filter(|(id, c)| is_over(*id, c)).map(|(id, _)| id).collect();
+        for id in over {
+            self.end_idle(now, id, media);
         }
-        self.end(&over, CallOutcome::Idle, media);
     }
 
     /// Ends calls whose INVITE or BYE was challenged and has not been repeated.
     fn end_challenged(&mut self, now: Time, media: &mut impl Media) {
         let due = |(id, call): (CallId, &Call)| {
             let begun = call.challenged.map(|(at, code)| (at, 0, CallOutcome::Refused(code)));
-            let ended = call.hanging_up.map(|(at, side)| (at, side, hung_up(&vec![(id, side)])));
+            let ended = call.hanging_up.map(|it| (it.at, it.side, hung_up(&vec![(id, it.side)])));
             let (at, side, outcome) = begun.or(ended)?;
-            (now >= at + CHALLENGED).then_some((vec![(id, side)], outcome))
+            let by = call.hanging_up.map(|it| it.by);
+            (now >= at + CHALLENGED).then_some((vec![(id, side)], by, outcome))
         };
-        let due: Vec<(CallLegs, CallOutcome)> = self.calls.iter().filter_map(due).collect();
-        for (passes, outcome) in due {
+        let due: Vec<(CallLegs, Option<SocketAddr>, CallOutcome)> =
+            self.calls.iter().filter_map(due).collect();
+        for (passes, by, outcome) in due {
+            if let Some(by) = by {
+                self.tell_past(now, &passes, by, media);
+            }
             self.end(&passes, outcome, media);
         }
     }

@@ -19,7 +19,7 @@ const USED: Duration = Duration::from_secs(5);
 const NAMES: usize = 1_000;
 /// Size in bytes above which a request avoids UDP if it can (RFC 3261, 18.1.1).
 pub(crate) const LARGE: usize = 1_300;
-/// Time for which a host that takes no connection is sent long requests by UDP.
+/// Time for which a port that takes no connection is sent long requests by UDP.
 const UDP_ONLY: Duration = Duration::from_secs(600);
 
 /// Result of a name lookup.
@@ -66,8 +66,9 @@ pub(crate) struct Hops {
     for_length: BTreeSet<u64>,
     /// When the last message arrived on each connection that has brought any.
     heard: BTreeMap<u64, Time>,
-    /// Hosts that have not taken such a connection, and until when that is remembered.
-    udp_only: BTreeMap<IpAddr, Time>,
+    /// Ports of hosts that have not taken such a connection, and until when that is remembered. One
+    /// port says nothing of another, and a URI may name any.
+    udp_only: BTreeMap<SocketAddr, Time>,
     last: u64,
     names: BTreeMap<String, (Found, Time)>,
 }
@@ -144,17 +145,18 @@ impl Hops {
         self.heard.get(&connection).is_none_or(|heard| *heard < sent)
     }
 
-    /// Notes that a host takes no connection, or answers nothing there: it is sent long requests by UDP for some time.
+    /// Notes that the host of a connection takes none at that port, or answers nothing there: the
+    /// port is sent long requests by UDP for some time.
     pub fn takes_only_udp(&mut self, now: Time, connection: u64) {
         let Some((_, remote, _)) = self.open.get(&connection) else { return };
-        let ip = remote.ip();
+        let remote = *remote;
         if self.udp_only.len() >= NAMES {
             self.udp_only.retain(|_, until| *until > now);
         }
         if self.udp_only.len() >= NAMES {
             self.udp_only.pop_first();
         }
-        self.udp_only.insert(ip, now + UDP_ONLY);
+        self.udp_only.insert(remote, now + UDP_ONLY);
     }
 
     /// Whether messages can still be sent to `hop`.
@@ -223,7 +225,8 @@ impl Hops {
         }
         let has = |transport| config.socket(transport, ip, None).is_some();
         let is_free = transport.is_none() && has(Transport::Udp);
-        let takes_both = self.udp_only.get(&ip).is_none_or(|until| now >= *until);
+        let by_tcp = SocketAddr::new(ip, target.port.unwrap_or(Transport::Tcp.default_port()));
+        let takes_both = self.udp_only.get(&by_tcp).is_none_or(|until| now >= *until);
         let is_long = is_free && bytes > LARGE && takes_both && has(Transport::Tcp);
         let usual = if is_free && !is_long { Transport::Udp } else { Transport::Tcp };
         let choice = transport.unwrap_or(usual);

@@ -5,6 +5,7 @@ use crate::call_legs::{self, CallLegs};
 use crate::calls::{CallId, Side, SideId};
 use crate::dialog::{Cause, DialogEnd};
 use crate::media::Media;
+use core::net::SocketAddr;
 use trunkline_base::Time;
 use trunkline_sip::Message;
 use trunkline_sip::transaction::{Hop, TransactionId};
@@ -17,6 +18,26 @@ pub enum CallSelection {
     All,
     /// Those with this Call-ID.
     Named(String),
+}
+
+/// A BYE of this gateway to the ends of a call.
+#[derive(Clone, Copy)]
+pub(super) struct Bye {
+    pub why: Cause,
+    /// The end that it goes to, if not to both.
+    pub only: Option<SideId>,
+    /// A host that it avoids, since that host has refused or not answered an end's own BYE.
+    pub past: Option<SocketAddr>,
+}
+
+impl Bye {
+    fn to_both(why: Cause) -> Bye {
+        Bye { why, only: None, past: None }
+    }
+
+    fn to(side: SideId, why: Cause) -> Bye {
+        Bye { why, only: Some(side), past: None }
+    }
 }
 
 impl Pending {
@@ -51,8 +72,9 @@ impl Gateway {
 
     /// Tells the ends of all calls that the gateway stops.
     pub(super) fn tell_all(&mut self, now: Time, media: &mut impl Media) {
-        let whole = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
-        let all: Vec<CallId> = whole.map(|(id, _)| id).collect();
+        let is_one = |id| self.calls.whole(id) == id;
+        let all: Vec<CallId> =
+            self.calls.iter().map(|(id, _)| id).filter(|id| is_one(*id)).collect();
         for id in all {
             self.tell(now, id, Cause::Stopped, media);
         }
@@ -86,7 +108,8 @@ impl Gateway {
         let side = Side { hop: Some(hop), is_next_hop, dialog, ..Side::default() };
         let Some(hop) = self.hop_to(now, &side, media) else { return };
         let own = self.own_hop(&hop);
-        let first = |method: &[u8]| [method, b" ", &callee.target, b" SIP/2.0"].concat();
+        let Some(way) = &callee.way else { return };
+        let first = |method: &[u8]| [method, b" ", &way.target, b" SIP/2.0"].concat();
         self.hops.used(&hop);
         let ack = callee.ack(&caller, &name);
         self.transactions.acknowledge(hop, &first(b"ACK"), (&own, &ack));
@@ -97,36 +120,68 @@ impl Gateway {
     }
 
     fn tell(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
-        match self.calls.get(id).is_some_and(|call| call.answered.is_some()) {
-            true => self.say_bye(now, id, (why, None), media),
-            false => self.abort(now, id),
+        let Some(call) = self.calls.get(id) else { return };
+        match (call.answered, call.part_of) {
+            (Some(_), None) => self.say_bye(now, id, Bye::to_both(why), media),
+            (Some(_), Some(_)) => self.say_bye(now, id, Bye::to(1, why), media),
+            (None, None) => self.abort(now, id),
+            // The registrar cancels it, as soon as it hears of the whole.
+            (None, Some(_)) => {}
+        }
+    }
+
+    /// Ends a call without a sign of life. A phone that answered after another is told alone: its
+    /// caller is in the call with that other one.
+    pub(super) fn end_idle(&mut self, now: Time, id: CallId, media: &mut impl Media) {
+        let whole = self.calls.whole(id);
+        let Some(call) = self.calls.get(whole) else { return };
+        let (is_part, is_answered) = (call.part_of.is_some(), call.answered.is_some());
+        if is_answered {
+            let late = Bye::to(1, Cause::Late);
+            let bye = if is_part { late } else { Bye::to_both(Cause::Idle) };
+            self.say_bye(now, whole, bye, media);
+        }
+        self.stats.idle += u64::from(!is_part);
+        self.end(&vec![(id, 0)], CallOutcome::Idle, media);
+    }
+
+    /// Tells the other end of a call about a BYE that `by` refused or did not answer: past that
+    /// host, unless it is the end itself.
+    pub(super) fn tell_past(
+        &mut self,
+        now: Time,
+        passes: &CallLegs,
+        by: SocketAddr,
+        media: &mut impl Media,
+    ) {
+        let Some(&(id, side)) = passes.first() else { return };
+        if call_legs::are_up(&self.calls, passes) {
+            let bye = Bye { why: Cause::HungUp, only: Some(1 - side), past: Some(by) };
+            self.say_bye(now, self.calls.whole(id), bye, media);
         }
     }
 
     /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
-    pub(super) fn say_bye(
-        &mut self,
-        now: Time,
-        id: CallId,
-        (why, only): (Cause, Option<SideId>),
-        media: &mut impl Media,
-    ) {
+    /// An end that has given no way to it gets none.
+    pub(super) fn say_bye(&mut self, now: Time, id: CallId, bye: Bye, media: &mut impl Media) {
         let last = self.calls.last_part(id);
-        let Some(call) = self.calls.get(id).filter(|call| call.part_of.is_none()) else { return };
+        let Some(call) = self.calls.get(id) else { return };
         let name = call.name.clone();
         let caller = call.sides[0].clone();
         let Some(callee) = self.calls.get(last).map(|call| call.sides[1].clone()) else { return };
         let (Some(mut a), Some(mut b)) = (caller.dialog.clone(), callee.dialog.clone()) else {
             return;
         };
-        for (n, side) in [caller, callee].into_iter().enumerate() {
-            let Some(hop) = self.hop_to(now, &side, media) else { continue };
-            if only.is_some_and(|only| only != n) {
+        for (n, mut side) in [caller, callee].into_iter().enumerate() {
+            if bye.only.is_some_and(|only| only != n) {
                 continue;
             }
-            let (to, from) = if n == 0 { (&a, &mut b) } else { (&b, &mut a) };
-            let first = [b"BYE ", &to.target[..], b" SIP/2.0"].concat();
-            let lines = to.bye(from, &name, (why, self.config.trusts(hop.remote.ip())));
+            let Some(hop) = self.hop_past(now, &mut side, bye.past, media) else { continue };
+            let Some(to) = side.dialog else { continue };
+            let Some(way) = &to.way else { continue };
+            let from = if n == 0 { &mut b } else { &mut a };
+            let first = [b"BYE ", &way.target[..], b" SIP/2.0"].concat();
+            let lines = to.bye(from, &name, (bye.why, self.config.trusts(hop.remote.ip())));
             let own = self.own_hop(&hop);
             self.hops.used(&hop);
             self.transactions.originate(now, hop, &first, (&own, &lines));
@@ -149,19 +204,40 @@ impl Gateway {
             self.calls.get(id).is_some_and(|call| call.sides[side].places.have(from.remote.ip()));
         if is_of_end && call_legs::are_up(&self.calls, &passes) {
             let whole = self.calls.whole(id);
-            self.say_bye(now, whole, (Cause::HungUp, Some(1 - side)), media);
+            self.say_bye(now, whole, Bye::to(1 - side, Cause::HungUp), media);
             self.end(&passes, hung_up(&passes), media);
+        }
+    }
+
+    /// Next hop of a request to one end of a call, without the proxies that lead to `past`.
+    fn hop_past(
+        &mut self,
+        now: Time,
+        side: &mut Side,
+        past: Option<SocketAddr>,
+        media: &impl Media,
+    ) -> Option<Hop> {
+        loop {
+            let hop = self.hop_to(now, side, media)?;
+            if past != Some(hop.remote) {
+                return Some(hop);
+            }
+            let routes = &mut side.dialog.as_mut()?.way.as_mut()?.routes;
+            if routes.is_empty() {
+                return None;
+            }
+            routes.remove(0);
         }
     }
 
     /// Next hop of a request to one end of a call: the first proxy on its way or, without one, the
     /// flow that its messages come by.
     fn hop_to(&mut self, now: Time, side: &Side, media: &impl Media) -> Option<Hop> {
-        let dialog = side.dialog.as_ref()?;
+        let way = side.dialog.as_ref()?.way.as_ref()?;
         let flow = side.hop.filter(|hop| self.hops.is_usable(hop));
-        let uri = match dialog.routes.first() {
+        let uri = match way.routes.first() {
             None if side.is_next_hop && flow.is_some() => return flow,
-            None => &dialog.target[..],
+            None => &way.target[..],
             Some(route) => Address::parse(route)?.uri,
         };
         let found = self.hops.resolve(now, &self.config, uri, 0, |ip| media.local(ip));

@@ -24,9 +24,9 @@ use trunkline_sip::{Edit, Message, Name, Start};
 /// Maximum number of gateways whose nodes are remembered.
 const MAX_NODES: usize = 1_024;
 
-/// Time without any message on a connection after which a long request goes by UDP: an INVITE is
-/// answered with 100 within 200 ms (RFC 3261, 17.2.1), and this is eight times the usual estimate of
-/// a round trip.
+/// Time without any message on a connection after which a long INVITE goes by UDP: it is answered
+/// with 100 within 200 ms (RFC 3261, 17.2.1), and this is eight times the usual estimate of a round
+/// trip. Other requests have no such answer (RFC 4320, 4.1), and wait for their final one.
 const SILENT: Duration = Duration::from_secs(4);
 
 /// Number of times that a request may have passed this gateway before.
@@ -101,7 +101,7 @@ impl Gateway {
             (passes, kind) = (CallLegs::new(), Kind::Other);
         }
         call_legs::heard(&mut self.calls, &passes, now);
-        call_legs::update(&mut self.calls, &passes, message, true);
+        call_legs::update(&mut self.calls, &passes, message);
         if kind == Kind::Initial {
             self.aim(&passes, down, is_flow);
         }
@@ -132,8 +132,9 @@ impl Gateway {
                 .filter(|_| kind == Kind::Bye && self.config.trusts(from.remote.ip())),
             is_accepted: false,
         };
+        let is_invite = pending.method == b"INVITE";
         self.pending.insert(id, pending);
-        if is_long {
+        if is_long && is_invite {
             self.long.push_back((now + SILENT, id));
         }
         Ok(())
@@ -178,13 +179,18 @@ impl Gateway {
         self.events.push_back(Event::Silent(remote, connection, true));
     }
 
-    /// Reports a host from which nothing has come on a connection that a request required.
-    pub(super) fn note_silence(&mut self, id: TransactionId) {
+    /// Reports a host from which nothing has come on the connection of a request that has had no
+    /// answer in time. If the connection was made for the request's length, the next ones go by UDP.
+    pub(super) fn note_silence(&mut self, now: Time, id: TransactionId) {
         let Some(pending) = self.pending.get(&id) else { return };
+        let (remote, is_long) = (pending.down.remote, pending.is_long);
         if let Some(connection) = pending.down.connection
             && self.hops.is_silent(pending.sent, connection)
         {
-            self.events.push_back(Event::Silent(pending.down.remote, connection, false));
+            if is_long {
+                self.hops.takes_only_udp(now, connection);
+            }
+            self.events.push_back(Event::Silent(remote, connection, is_long));
         }
     }
 
@@ -257,8 +263,9 @@ impl Gateway {
         }
     }
 
-    /// Resends a request by UDP whose connection, used only for its length, could not be made.
-    /// Returns false if that was not the reason, or if resending is impossible.
+    /// Resends a request by UDP whose connection, used only for its length, could not be made, or
+    /// refuses it with the reason for which that fails. Returns false if there is no other way, or
+    /// that was not the reason for the connection; then nothing is done.
     pub(super) fn by_datagram(
         &mut self,
         now: Time,
@@ -273,16 +280,46 @@ impl Gateway {
             return false;
         };
         let Some(message) = self.transactions.take_back(id) else { return false };
-        let Ok(routed) = self.route(&message) else { return false };
         let down = Hop { socket, connection: None, ..pending.down };
-        let (from, passes, routed) = (pending.up, &pending.passes, &routed);
-        let may_connect = false;
-        let on = Onward { id, from, down, message: &message, routed, passes, may_connect };
-        let done = self.pass_on(now, &on, media).is_ok();
-        if done && let Some(pending) = self.pending.get_mut(&id) {
-            (pending.down, pending.is_long) = (down, false);
+        match self.resend(now, id, &message, (&pending, down), media) {
+            Ok(()) => {
+                if let Some(pending) = self.pending.get_mut(&id) {
+                    (pending.down, pending.is_long) = (down, false);
+                }
+            }
+            // The call or the configuration has changed since it was sent.
+            Err((code, reason, lines)) => {
+                self.stats.refused += 1;
+                self.transactions.refuse(now, id, (code, &reason), &lines);
+                self.forget(now, id, CallOutcome::Refused(code), media);
+            }
         }
-        done
+        true
+    }
+
+    /// Sends a request to another hop. An error has the status code, the reason phrase and the header
+    /// lines of its refusal.
+    fn resend(
+        &mut self,
+        now: Time,
+        id: TransactionId,
+        message: &Message,
+        (pending, down): (&Pending, Hop),
+        media: &mut impl Media,
+    ) -> Result<(), (u16, String, Vec<u8>)> {
+        let routed = self.route(message);
+        let routed = routed.map_err(|why| (why.code(), why.reason(), why.lines()))?;
+        let (from, passes, routed) = (pending.up, &pending.passes, &routed);
+        let on = Onward { id, from, down, message, routed, passes, may_connect: false };
+        let refusal = match self.pass_on(now, &on, media) {
+            Ok(()) => return Ok(()),
+            Err(NotSent::Refused(refusal)) => refusal,
+            Err(NotSent::Long(_)) => too_large(),
+        };
+        if let Some(why) = refusal.why {
+            self.events.push_back(Event::TurnedAway(from.remote, refusal.code, why));
+        }
+        Err((refusal.code, refusal.reason.to_owned(), refusal.lines()))
     }
 
     /// Whether a hop is one of this gateway's sockets.
@@ -368,7 +405,10 @@ impl Gateway {
         self.hops.used(&down);
         match self.transactions.forward(now, id, down, bytes) {
             true => Ok(()),
-            false => Err(NotSent::Refused(grows_too_large())),
+            false => {
+                self.stats.too_large += 1;
+                Err(NotSent::Refused(grows_too_large()))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{CallOutcome, Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds};
-use crate::calls::{CallId, DescriptionError, OfferAnswerState, OfferOutcome, shown};
+use crate::calls::{CallId, DescriptionError, HangingUp, OfferAnswerState, OfferOutcome, shown};
 use crate::dialog::{DialogEnd, session_interval};
 use crate::hops::NoHop;
 use crate::media::Media;
@@ -273,11 +273,8 @@ impl Gateway {
                     call.sides[1 - side].tag = tag.map(<[u8]>::to_vec);
                     if code >= 200 {
                         call.answered = Some(now);
-                        match call.part_of {
-                            // Of several phones that rang, this one is the callee.
-                            Some(first) => self.calls.join(first, id),
-                            None => self.stats.answered += 1,
-                        }
+                        self.stats.answered += u64::from(call.part_of.is_none());
+                        self.calls.choose_part(id);
                     }
                 }
             }
@@ -295,13 +292,17 @@ impl Gateway {
             (Kind::Bye, 200..300) => self.end(&pending.passes, pending.hung_up(), media),
             // It is repeated with credentials, unless it is another gateway's.
             (Kind::Bye, 401 | 407) if self.is_of_end(pending) && pending.told.is_none() => {
+                let by = pending.down.remote;
                 for &(id, side) in &pending.passes {
                     let Some(call) = self.calls.get_mut(id) else { continue };
-                    call.hanging_up = call.hanging_up.or(Some((now, side)));
+                    call.hanging_up = call.hanging_up.or(Some(HangingUp { at: now, side, by }));
                 }
             }
             // Whatever the other end answers, the sender has hung up (RFC 3261, 15.1.1).
             (Kind::Bye, 300..) if self.is_of_end(pending) => {
+                if code != 481 {
+                    self.tell_past(now, &pending.passes, pending.down.remote, media);
+                }
                 self.end(&pending.passes, pending.hung_up(), media);
             }
             // The other end is known only now.

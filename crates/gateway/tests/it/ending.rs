@@ -190,3 +190,51 @@ fn proxies_on_the_way_are_passed() {
         assert_eq!(routes, [format!("<sip:{proxy};lr>").as_bytes()]);
     }
 }
+
+/// Ends a call whose INVITE and answer have been changed; the BYEs to A and to B.
+fn odd(
+    invite: impl Fn(String) -> String,
+    answer: impl Fn(String) -> String,
+) -> [Option<Message>; 2] {
+    let mut world = World::new(vec![config(1, G)]);
+    let begun = A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000"));
+    world.send(A.at, G, &invite(begun));
+    let got = world.read(B.at, "INVITE");
+    world.send(B.at, G, &answer(B.response(&got, "200 OK", &sdp("10.1.0.20:5000"))));
+    world.read(A.at, "200");
+    let site = &mut world.sites[0];
+    site.gateway.hang_up(world.now, &CallSelection::All, &mut site.board);
+    world.run();
+    assert_eq!(outcomes(&world), [CallOutcome::Operator]);
+    assert_eq!(world.sites[0].gateway.free_ports(), 50);
+    [A.at, B.at].map(|end| (!world.mail_of(end).is_empty()).then(|| world.read(end, "BYE")))
+}
+
+#[test]
+fn an_end_that_gives_no_way_to_it_does_not_keep_the_other_in_the_call() {
+    let same = |text: String| text;
+    let without_contact = |text: String| {
+        let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("Contact:"));
+        lines.collect::<String>()
+    };
+    let far = |text: String| {
+        let route = format!("Record-Route: <sip:10.1.0.9;lr;x={}>\r\n", "y".repeat(2_100));
+        text.replacen("Contact:", &format!("{route}Contact:"), 1)
+    };
+    let tags =
+        |bye: &Message| [bye.from(), bye.to()].map(|end| end.unwrap().tag().unwrap().to_vec());
+    let (a, b) = (b"a".to_vec(), b"b".to_vec());
+    for [to_a, to_b] in [odd(without_contact, same), odd(far, same)] {
+        assert!(to_a.is_none());
+        assert_eq!(tags(&to_b.expect("a BYE")), [a.clone(), b.clone()]);
+    }
+    let [to_a, to_b] = odd(same, without_contact);
+    assert!(to_b.is_none());
+    assert_eq!(tags(&to_a.expect("a BYE")), [b.clone(), a.clone()]);
+    // A long name is not repeated.
+    let named =
+        |text: String| text.replacen("From: <", &format!("From: \"{}\" <", "n".repeat(3_000)), 1);
+    let [to_a, to_b] = odd(named, same).map(|bye| bye.expect("a BYE"));
+    assert_eq!((tags(&to_a), tags(&to_b)), ([b.clone(), a.clone()], [a, b]));
+    assert_eq!(to_b.first(Name::From), Some(&b"<sip:a@h>;tag=a"[..]));
+}

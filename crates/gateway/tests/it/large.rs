@@ -3,7 +3,7 @@
 use crate::common::*;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_gateway::{Event, Gateway};
+use trunkline_gateway::{CallOutcome, Config, Event, Gateway};
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{MAX_FIELDS, MAX_MESSAGE, Message};
 
@@ -78,6 +78,8 @@ fn what_grows_too_large_here_is_refused_with_the_true_reason() {
     world.send(A.at, G, &invite(&format!("X: {}\r\n", "y".repeat(room))));
     let refusal = text(&world.read(A.at, "513"));
     assert!(refusal.contains("more than 65,535 bytes"), "{refusal}");
+    let stats = world.sites[0].gateway.stats();
+    assert_eq!((stats.too_large, stats.refused), (1, 1));
 }
 
 /// Messages that a gateway sends, with the connection of each.
@@ -138,5 +140,104 @@ fn a_host_that_says_anything_is_not_silent() {
         // After all, the INVITE is unanswered.
         gateway.handle_timeout(begun + Duration::from_secs(32), &mut board);
         assert!(sent(&mut gateway).contains(&(None, "408".to_owned())), "{says}");
+    }
+}
+
+fn phone() -> Hop {
+    Hop { socket: 0, remote: at(A.at), connection: None }
+}
+
+/// A request that is too long for a datagram.
+fn long(method: &str, number: u32, uri: &str) -> String {
+    let body = format!("{}a=x:{}\r\n", sdp("10.1.0.33:4000"), "y".repeat(1_300));
+    let text = A.request((method, number, uri), "", &[], &body);
+    text.replace("Call-ID: call", &format!("Call-ID: {number}"))
+}
+
+/// Whether a long INVITE there would go by a connection.
+fn connects(gateway: &mut Gateway, now: Time, number: u32, uri: &str) -> bool {
+    gateway.receive(
+        now,
+        phone(),
+        long("INVITE", number, uri).as_bytes(),
+        &mut PortBoard::default(),
+    );
+    let (connection, method) = sent(gateway).pop().unwrap();
+    assert_eq!(method, "INVITE");
+    connection.is_some()
+}
+
+/// No provisional response to another request is due (RFC 4320, 4.1).
+#[test]
+fn only_an_invite_has_to_be_answered_soon() {
+    for answers in [true, false] {
+        let mut gateway = Gateway::new(config(1, G), [1; 32], &[9; 32]);
+        let mut board = PortBoard::default();
+        let after = |seconds| Time::from_millis(1_000) + Duration::from_secs(seconds);
+        let uri = "sip:b@10.1.0.20";
+        gateway.receive(after(0), phone(), long("MESSAGE", 1, uri).as_bytes(), &mut board);
+        let output = gateway.poll().expect("a message");
+        let message = Message::parse(&output.bytes).unwrap();
+        let connection = output.to.connection.expect("TCP");
+        gateway.handle_timeout(after(6), &mut board);
+        assert_eq!((sent(&mut gateway), gateway.event()), (vec![], None));
+        assert!(gateway.is_open(connection));
+        if answers {
+            let answer = B.response(&message, "200 OK", "").replace("Call-ID: call", "Call-ID: 1");
+            gateway.receive(after(6), output.to, answer.as_bytes(), &mut board);
+            assert_eq!(sent(&mut gateway), [(None, "200".to_owned())]);
+        }
+        gateway.handle_timeout(after(32), &mut board);
+        let silent = Event::Silent(at("10.1.0.20:5060"), connection, true);
+        assert_eq!(gateway.event(), (!answers).then_some(silent));
+        assert_eq!(connects(&mut gateway, after(33), 2, uri), answers);
+    }
+}
+
+#[test]
+fn a_long_request_that_no_datagram_can_carry_is_refused_with_the_true_reason() {
+    for is_silent in [true, false] {
+        let mut gateway = Gateway::new(config(1, G), [1; 32], &[9; 32]);
+        let mut board = PortBoard::default();
+        let after = |seconds| Time::from_millis(1_000) + Duration::from_secs(seconds);
+        gateway.receive(
+            after(0),
+            phone(),
+            long("INVITE", 1, "sip:b@10.1.0.20").as_bytes(),
+            &mut board,
+        );
+        let connection = sent(&mut gateway)[1].0.expect("TCP");
+        // Meanwhile the place of its media is known as another gateway, which has not named it.
+        let trust = vec!["10.1.0.33/32".parse().unwrap()];
+        gateway.reconfigure(&Config { trust, ..config(1, G) });
+        match is_silent {
+            true => gateway.handle_timeout(after(4), &mut board),
+            false => gateway.unreachable(after(1), connection, &mut board),
+        }
+        assert_eq!(sent(&mut gateway), [(None, "488".to_owned())]);
+        let events: Vec<Event> = std::iter::from_fn(|| gateway.event()).collect();
+        let ended = |event: &Event| matches!(event, Event::Ended(_, CallOutcome::Refused(488)));
+        assert!(events.iter().any(ended), "{events:?}");
+        assert_eq!(gateway.free_ports(), 50);
+    }
+}
+
+#[test]
+fn a_port_that_takes_no_connection_says_nothing_of_others_of_its_host() {
+    for is_silent in [true, false] {
+        let mut gateway = Gateway::new(config(1, G), [1; 32], &[9; 32]);
+        let mut board = PortBoard::default();
+        let after = |seconds| Time::from_millis(1_000) + Duration::from_secs(seconds);
+        let (closed, usual) = ("sip:x@10.1.0.20:9", "sip:b@10.1.0.20");
+        gateway.receive(after(0), phone(), long("INVITE", 1, closed).as_bytes(), &mut board);
+        let connection = sent(&mut gateway)[1].0.expect("TCP");
+        match is_silent {
+            true => gateway.handle_timeout(after(4), &mut board),
+            false => gateway.unreachable(after(1), connection, &mut board),
+        }
+        sent(&mut gateway);
+        assert!(!connects(&mut gateway, after(5), 2, closed));
+        assert!(connects(&mut gateway, after(5), 3, usual));
+        assert!(connects(&mut gateway, after(5), 4, "sip:b@10.1.0.20:5060"));
     }
 }

@@ -18,8 +18,8 @@ use trunkline_media::quality::emodel::{self, Codec, Parameters};
 /// Number of ended calls that are still shown.
 const SHOWN: usize = 50;
 
-/// Assumed mouth-to-ear delay for the rating, to which the wait for slow packets is added: a gateway
-/// can't see the phones' buffers or their distance.
+/// Assumed mouth-to-ear delay for the rating: a gateway can't see the phones' buffers or their
+/// distance. The wait for slow packets is shown beside the rating, not added.
 const DELAY: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
