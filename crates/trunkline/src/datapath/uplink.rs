@@ -260,14 +260,18 @@ impl Uplink {
         let all = runs.iter().map(|run| run.count).sum();
         let mut done = 0;
         while done < all {
-            let envelopes = runs.iter().flat_map(|run| {
-                arena.envelopes(run).map(|bytes| TxItem { egress, ..TxItem::new(run.to, bytes) })
-            });
-            let mut left = envelopes.clone().skip(done).peekable();
+            let envelopes = || {
+                runs.iter().flat_map(|run| {
+                    arena
+                        .envelopes(run)
+                        .map(|bytes| TxItem { egress, ..TxItem::new(run.to, bytes) })
+                })
+            };
+            let mut left = envelopes().skip(done).peekable();
             let to = left.peek().and_then(|item| item.to);
             done += match (output.tx.send(self.socket.as_fd(), left), to) {
                 (Ok(sent), _) => {
-                    let taken = envelopes.skip(done).take(sent).filter_map(|item| item.to);
+                    let taken = envelopes().skip(done).take(sent).filter_map(|item| item.to);
                     output.errors.sent(output.now, uplink, taken);
                     sent
                 }
