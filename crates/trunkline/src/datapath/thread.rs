@@ -333,8 +333,8 @@ struct PacketThread {
     beats: Arc<AtomicU64>,
     epoll: Epoll,
     timer: TimerFd,
-    /// Time that the timer is set to.
-    armed: Time,
+    /// Time that the timer is set to, if that has not been handled yet.
+    armed: Option<Time>,
     arena: TxArena,
     message: Box<[u8]>,
     stats: ThreadStats,
@@ -387,7 +387,7 @@ impl PacketThread {
             beats,
             epoll,
             timer,
-            armed: Time::NEVER,
+            armed: None,
             arena,
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
@@ -427,8 +427,8 @@ impl PacketThread {
             self.assign_uplinks();
         }
         while self.ends.is_none_or(|at| clock::now() < at) {
-            self.arm()?;
             let busy = self.is_behind() || self.has_lookups();
+            self.arm(busy)?;
             let wait = if busy { EpollTimeout::ZERO } else { EpollTimeout::NONE };
             let n = match self.epoll.wait(&mut events, wait) {
                 Ok(n) => n,
@@ -443,7 +443,7 @@ impl PacketThread {
             }
             self.catch_up(&stamps);
             let now = clock::now();
-            if now >= self.armed && !self.is_behind() {
+            if self.armed.is_none_or(|at| now >= at) && !self.is_behind() {
                 self.node.handle_timeout(now, &mut self.carriers);
                 self.end_handshakes(now);
                 self.assure_held(now);
@@ -453,7 +453,7 @@ impl PacketThread {
                 self.look_for_hosts(now);
                 self.log_troubles(now);
                 self.node.flush(now);
-                self.armed = Time::ZERO;
+                self.armed = None;
             }
             self.hand_out_echoes();
             self.log_notices();
@@ -610,18 +610,21 @@ impl PacketThread {
         }
     }
 
-    fn arm(&mut self) -> io::Result<()> {
-        let at = self.node.node().next_timeout(clock::now());
+    /// Sets the timer. It has to be set again once it has expired, unless the thread is `busy` and
+    /// doesn't wait for it.
+    fn arm(&mut self, busy: bool) -> io::Result<()> {
+        let now = clock::now();
+        let at = self.node.node().next_timeout(now);
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
         let at = at.min(self.uplinks.next_hops.look_at()).min(self.hosts.look_at());
         let at = at.min(self.uplinks.own_queues.look_at());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
         let at = at.min(self.rates.next_timeout()).min(self.look_for_troubles_at());
         let at = self.ends.map_or(at, |ends| at.min(ends));
-        if at == self.armed {
+        if self.armed == Some(at) && (busy || at > now) {
             return Ok(());
         }
-        self.armed = at;
+        self.armed = Some(at);
         // Zero would disarm the timer; NEVER is 584 years and never fires.
         let at = clock::to_timespec(at.max(Time::from_nanos(1)).min(FAR));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(at.into()));

@@ -158,6 +158,29 @@ fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
 }
 
 /// A node that was killed and restarted has no state of its streams, and resets them.
+/// No link wakes this node.
+#[apply(on_time)]
+fn a_stream_within_a_lonely_node_fills_what_its_reader_leaves() {
+    const LEN: usize = 1 << 20;
+    let chain = Chain::of(1);
+    let listener = StreamListener::bind(chain.nodes[0].socket.as_path(), 900).expect("bound");
+    for _ in 0..4 {
+        let near = connect(&chain.nodes[0], (1, 900)).expect("a stream");
+        let (_far, _) = listener.accept().expect("a stream");
+        let (told, written) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let bytes = noise(LEN);
+            let mut left = &bytes[..];
+            while !left.is_empty() {
+                let n = near.write(left).expect("open");
+                left = &left[n..];
+            }
+            told.send(near)
+        });
+        written.recv_timeout(Duration::from_secs(5)).expect("all is written");
+    }
+}
+
 #[apply(on_time)]
 fn an_end_node_that_is_killed_resets_the_other_end() {
     let mut chain = Chain::sealed(3);
