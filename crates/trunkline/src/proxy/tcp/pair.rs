@@ -22,11 +22,17 @@ const CHUNK: usize = 16 << 10;
 /// stalled.
 const UNSENT: u32 = 64 << 10;
 
-/// Interval between two looks whether the other end of a TCP connection is still there, and their
-/// number until it counts as gone: two minutes. A connection without data in flight is probed by
-/// the system as often, after a minute of silence.
-const LOOK: Duration = Duration::from_secs(15);
-const LOOKS: u32 = 8;
+/// Interval between two looks whether the other end of a TCP connection acknowledges what is in
+/// flight, and their number until it counts as gone. That is two minutes, and a little more: the
+/// system probes a closed window every two minutes in the end.
+const LOOK: Duration = Duration::from_secs(5);
+const LOOKS: u32 = 25;
+
+/// A connection without data in flight is probed by the system: after this silence, at this
+/// interval and so often until the other end counts as gone, two minutes in all.
+const IDLE: Duration = Duration::from_secs(60);
+const PROBE: Duration = Duration::from_secs(15);
+const PROBES: u32 = 4;
 
 /// A TCP connection that is reset unless it has [ended well](Tcp::end).
 pub struct Tcp(TcpStream);
@@ -37,8 +43,9 @@ impl Tcp {
         // Data that a program writes have already been combined, or should not be.
         let _ = tcp.set_nodelay(true);
         // Without keepalive, a connection would stay forever after its host has gone.
-        let keepalive = TcpKeepalive::new().with_time(4 * LOOK).with_interval(LOOK);
-        let _ = SockRef::from(&tcp).set_tcp_keepalive(&keepalive.with_retries(LOOKS - 4));
+        let keepalive =
+            TcpKeepalive::new().with_time(IDLE).with_interval(PROBE).with_retries(PROBES);
+        let _ = SockRef::from(&tcp).set_tcp_keepalive(&keepalive);
         let _ = SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT);
         Tcp(tcp)
     }
