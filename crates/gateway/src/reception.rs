@@ -13,6 +13,8 @@ const RESTART: u16 = 3_000;
 const JUMP: u64 = 1_000_000_000;
 /// Least jump of timestamps that is told from jitter, in nanoseconds.
 const STEP: i64 = 100_000_000;
+/// Time after a jump of timestamps in which packets show what it was: the first may be late.
+const SETTLES: Duration = Duration::from_millis(200);
 /// Number of packets in a row with equal steps of the timestamp that make a stream regular.
 const REGULAR: u8 = 3;
 /// Wait of the fastest packets in the buffer of a phone in a good network, which every estimate of
@@ -166,6 +168,17 @@ impl Steps {
     }
 }
 
+/// Timestamps that have jumped ahead: the sender paused and counted it, or they alone have stepped.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    /// By how many nanoseconds.
+    by: i64,
+    /// Delay of the fastest packets before it. After a pause none is much faster.
+    fastest: i64,
+    /// When it counts as a pause.
+    until: Time,
+}
+
 /// An incoming stream, measured packet by packet.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
@@ -186,6 +199,8 @@ pub struct Reception {
     steps: Steps,
     /// Delay of the last packet, in nanoseconds relative to the first.
     delay: i64,
+    /// The last jump of timestamps, until it has turned out to be a step.
+    jump: Option<Jump>,
     playout: Playout,
     /// In nanoseconds, times 16.
     jitter: u64,
@@ -360,18 +375,17 @@ impl Reception {
             self.steps.add(packet.stamp.wrapping_sub(last.stamp));
         }
         let Some((real, said)) = self.passed(&last, &packet) else { return };
-        // A pause, or timestamps that jump, are not jitter.
-        if (real - said).unsigned_abs() >= JUMP {
-            return self.begin(packet.at);
-        }
         let jump = self.jump(&last, &packet, regular, said);
         if packet.number.wrapping_sub(last.number) as i16 <= 0 && jump.abs() >= STEP {
             // It was overtaken by a packet with another relation to the clock.
             self.last = Some(last);
             return;
         }
-        let steps_ahead = jump >= STEP && said - real > jump / 2;
-        let off = real - said + if steps_ahead { jump } else { 0 };
+        // A pause, or timestamps that jump, are not jitter.
+        if (real - said).unsigned_abs() >= JUMP {
+            return self.begin(packet.at);
+        }
+        let off = real - said + self.step(packet.at, jump, real - said);
         self.jitter = self.jitter + off.unsigned_abs() - self.jitter / 16;
         self.delay += off;
         self.play(packet.at, begins);
@@ -386,9 +400,23 @@ impl Reception {
         usual.map_or(0, |usual| said - usual)
     }
 
+    /// Nanoseconds by which timestamps are found to have stepped ahead, when a packet that comes `off`
+    /// later than the last one follows a `jump`. That it comes early says nothing of a step: the packet
+    /// before a pause may have been late. That it would be the fastest by far does.
+    fn step(&mut self, at: Time, jump: i64, off: i64) -> i64 {
+        if jump >= STEP {
+            let fastest = self.playout.fastest(at).unwrap_or(self.delay);
+            self.jump = Some(Jump { by: jump, fastest, until: at + SETTLES });
+        }
+        self.jump = self.jump.filter(|jump| at < jump.until);
+        let delay = self.delay + off;
+        let step = self.jump.take_if(|jump| delay < jump.fastest - jump.by / 2);
+        step.map_or(0, |jump| jump.by)
+    }
+
     /// Begins to measure delays anew.
     fn begin(&mut self, at: Time) {
-        self.delay = 0;
+        (self.delay, self.jump) = (0, None);
         self.playout.restart();
         self.play(at, true);
     }
@@ -397,7 +425,9 @@ impl Reception {
         if self.clock_rate().is_none() {
             return;
         }
-        let played = self.playout.take(at, self.delay, begins);
+        // Until it is known whether timestamps have stepped, the fastest packet stays as it was.
+        let delay = self.jump.map_or(self.delay, |jump| self.delay.max(jump.fastest));
+        let played = self.playout.take(at, delay, begins);
         self.counts.late += u64::from(played.is_late);
         self.counts.timed += 1;
         self.counts.wait += played.wait.unsigned_abs();

@@ -154,6 +154,12 @@ impl Playout {
         Played { is_late, wait: self.wait }
     }
 
+    /// Delay at `at` of a packet as fast as the fastest of late; `None` before the first.
+    pub fn fastest(&self, at: Time) -> Option<i64> {
+        let least = self.recent_least();
+        (least < i64::MAX).then(|| least + self.drift.total_at(at))
+    }
+
     fn add(&mut self, delay: i64) {
         if self.counts[self.block] == BLOCK {
             self.turn();
@@ -198,14 +204,14 @@ impl Playout {
         self.block = (self.block + 1) % BLOCKS;
         self.blocks[self.block].fill(0);
         self.counts[self.block] = 0;
-        let fastest = self.fastest();
+        let fastest = self.lowest();
         if fastest > HIGH {
             self.shift(FIRST - fastest);
         }
     }
 
     /// The lowest bin that has a packet.
-    fn fastest(&self) -> i64 {
+    fn lowest(&self) -> i64 {
         (0..BINS).find(|&n| self.blocks.iter().any(|block| block[n] > 0)).unwrap_or(0) as i64
     }
 

@@ -11,6 +11,7 @@ mod hostile;
 mod large;
 mod late;
 mod offers;
+mod pauses;
 mod quality;
 mod unexpected_source;
 mod ways;
