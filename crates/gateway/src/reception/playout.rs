@@ -72,6 +72,7 @@ pub(super) struct Playout {
 #[derive(Clone, Copy, Debug)]
 struct LateRun {
     since: Time,
+    last: Time,
     count: u32,
     /// The least of their delays.
     least: i64,
@@ -79,11 +80,18 @@ struct LateRun {
 
 impl LateRun {
     fn new(since: Time, delay: i64) -> LateRun {
-        LateRun { since, count: 0, least: delay }
+        LateRun { since, last: since, count: 0, least: delay }
     }
 
-    fn with(self, delay: i64) -> LateRun {
-        LateRun { count: self.count.saturating_add(1), least: self.least.min(delay), ..self }
+    fn with(self, at: Time, delay: i64) -> LateRun {
+        let count = self.count.saturating_add(1);
+        LateRun { count, last: at, least: self.least.min(delay), ..self }
+    }
+
+    /// Whether a late packet may be late for the same reason as these: those before a pause show nothing
+    /// of a shift behind it.
+    fn has(&self, at: Time, delay: i64) -> bool {
+        at.since(self.last) < SHIFTED || delay - self.least <= FAR
     }
 }
 
@@ -138,7 +146,8 @@ impl Playout {
         }
         self.add(delay);
         let mut is_late = !is_first && delay > self.delay;
-        let run = self.late.filter(|_| is_late).unwrap_or(LateRun::new(at, delay)).with(delay);
+        let run = self.late.filter(|run| is_late && run.has(at, delay));
+        let run = run.unwrap_or(LateRun::new(at, delay)).with(at, delay);
         if is_late && self.is_shift(at, run) {
             self.shift_base(at, delay, run);
             is_late = false;

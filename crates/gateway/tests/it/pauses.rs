@@ -11,6 +11,8 @@ const JITTER: i64 = 4 * MS;
 /// Packets before the first gap: 1 % of them is part of a talkspurt.
 const BEFORE: usize = 1_000;
 const SPURTS: usize = 8;
+/// Packets that a phone misses until it plays by the sender's new clock.
+const UNTIL_SHIFTED: usize = 8;
 
 /// A gap between two talkspurts; all times are in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +110,15 @@ fn no_packet_is_late_because_of_a_late_one_before_a_pause() {
         let gaps = PAUSES.into_iter().flat_map(|pause| Gap::of(pause, pause).each());
         assert_cost(gaps.map(|gap| Gap { silence, ..gap }), |_| 0);
     }
+}
+
+#[test]
+fn a_pause_that_timestamps_do_not_count_costs_its_moment_beside_late_packets() {
+    let gaps = PAUSES.into_iter().flat_map(|pause| Gap::of(pause, 0).each());
+    assert_cost(gaps, |gap| {
+        let first = if gap.pause < 100 { BEFORE / 100 } else { 0 };
+        first + UNTIL_SHIFTED * (SPURTS - 1)
+    });
 }
 
 #[test]
