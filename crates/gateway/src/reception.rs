@@ -350,9 +350,10 @@ impl Reception {
         self.nanos(ticks.into()).map(|said| (real, said))
     }
 
-    /// Nanoseconds in these ticks of the last payload.
+    /// Nanoseconds in these ticks of the last payload. Only ticks that a timestamp can't have are too
+    /// many.
     fn nanos(&self, ticks: i64) -> Option<i64> {
-        self.clock_rate().map(|rate| ticks * 1_000_000_000 / i64::from(rate))
+        self.clock_rate().map(|rate| ticks.saturating_mul(1_000_000_000) / i64::from(rate))
     }
 
     fn timing(&mut self, packet: Timed, kind: u8) {
@@ -376,7 +377,7 @@ impl Reception {
         }
         let Some((real, said)) = self.passed(&last, &packet) else { return };
         let jump = self.jump(&last, &packet, regular, said);
-        if packet.number.wrapping_sub(last.number) as i16 <= 0 && jump.abs() >= STEP {
+        if packet.number.wrapping_sub(last.number) as i16 <= 0 && jump.saturating_abs() >= STEP {
             // It was overtaken by a packet with another relation to the clock.
             self.last = Some(last);
             return;
@@ -397,7 +398,7 @@ impl Reception {
     fn jump(&self, last: &Timed, packet: &Timed, regular: Option<u32>, said: i64) -> i64 {
         let packets = i64::from(packet.number.wrapping_sub(last.number) as i16);
         let usual = regular.and_then(|step| self.nanos(i64::from(step) * packets));
-        usual.map_or(0, |usual| said - usual)
+        usual.map_or(0, |usual| said.saturating_sub(usual))
     }
 
     /// Nanoseconds by which timestamps are found to have stepped ahead, when a packet that comes `off`
@@ -564,6 +565,32 @@ mod tests {
         // Jitter of 16 ms from packet to packet.
         let heard = hear(&[(0, 16), (1, 0), (2, 16)]);
         assert_eq!(heard.jitter(), Some(Duration::from_nanos((16_000_000 * 31 / 16) / 16)));
+    }
+
+    #[test]
+    fn timestamps_that_jump_by_hours_are_no_time() {
+        for (rate, jump) in [(8_000, 1 << 30), (1, 1 << 30), (1, i32::MAX as u32), (384_000, 1)] {
+            let mut heard = Reception::default();
+            let mut clocks = Clocks::default();
+            clocks.take(format!("96 x/{rate}").as_bytes());
+            heard.set_clocks(clocks);
+            let mut now = 0;
+            let mut note = |n: u16, stamp: u32, kind: u8| {
+                let mut packet = packet(n, stamp, 7);
+                packet[1] = kind;
+                now += 2;
+                heard.note(Time::from_millis(now), &packet, false);
+            };
+            for n in 0..8 {
+                note(n, jump.wrapping_mul(n.into()), 96);
+            }
+            for number in [108, 3_000, 5_900, 5_850] {
+                // Comfort noise, which has no time, comes before it.
+                note(number - 1, 0, 13);
+                note(number, jump.wrapping_mul(7).wrapping_add(160), 96);
+            }
+            assert_eq!(heard.counts().packets, 16, "{rate} {jump}");
+        }
     }
 
     #[test]
