@@ -18,8 +18,11 @@ pub(super) const LEAST: i64 = 40 * MS;
 const INITIAL: i64 = 100 * MS;
 /// Time after which a phone chooses again in speech that never pauses.
 const AGAIN: Duration = Duration::from_millis(250);
-/// How many such times have the fastest packet above which a phone waits: 2 s, so that it follows a
-/// sender whose clock drifts by some milliseconds in a second.
+/// The same before a packet that begins a talkspurt: some senders mark each packet so.
+const TALKSPURT: Duration = Duration::from_millis(100);
+/// Times in which a fastest packet is sought, and how many of them have the one above which a phone
+/// waits: 2 s, so that it follows a sender whose clock drifts by some milliseconds in a second.
+const TURN: Duration = AGAIN;
 const RECENT: usize = 8;
 /// Time for which all packets must come too late, and their least number, before the old delays are
 /// forgotten. A burst after a pause in the network is shorter.
@@ -54,11 +57,12 @@ pub(super) struct Playout {
     block: usize,
     /// Delay at which the first bin begins.
     origin: i64,
-    /// The delay at which packets are played, since when, and when to choose anew.
+    /// The delay at which packets are played, and since when.
     delay: i64,
     chosen: Time,
-    /// Least delays in the latest times of [`AGAIN`], the newest first.
+    /// Least delays in the latest times of [`TURN`], the newest first, and the beginning of that one.
     recent: [i64; RECENT],
+    turned: Time,
     /// Time that the fastest of the latest packets has to wait, so that the others are in time.
     wait: i64,
     /// Whether the sender's clock has shifted: then the first packets do not wait longer.
@@ -114,6 +118,7 @@ impl Default for Playout {
             delay: 0,
             chosen: Time::ZERO,
             recent: [i64::MAX; RECENT],
+            turned: Time::ZERO,
             wait: 0,
             has_shifted: false,
             late: None,
@@ -154,10 +159,15 @@ impl Playout {
         } else {
             // Few packets that all come too late may be a shift, which is to be seen first.
             let may_shift = is_late && at.since(run.since) < SHIFTED;
-            if is_first || !may_shift && (begins || at.since(self.chosen) >= AGAIN) {
+            let again = if begins { TALKSPURT } else { AGAIN };
+            if is_first || !may_shift && at.since(self.chosen) >= again {
                 self.choose(at);
                 is_late = delay > self.delay;
             }
+        }
+        if at.since(self.turned) >= TURN {
+            self.recent.rotate_right(1);
+            (self.recent[0], self.turned) = (i64::MAX, at);
         }
         self.late = is_late.then_some(run);
         Played { is_late, wait: self.wait }
@@ -255,10 +265,6 @@ impl Playout {
         let is_new = known < LATE_ONE_IN && !self.has_shifted;
         self.delay = if is_new { quantile.max(fastest + INITIAL) } else { needed };
         self.wait = needed - fastest;
-        if at.since(self.chosen) >= AGAIN {
-            self.recent.rotate_right(1);
-            self.recent[0] = i64::MAX;
-        }
         self.chosen = at;
     }
 }

@@ -221,6 +221,20 @@ fn a_sender_that_shifts_its_clock_costs_the_moment() {
     }
 }
 
+/// Some senders mark every packet as the first of a talkspurt.
+#[test]
+fn a_marker_on_every_packet_makes_none_late() {
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let sent = |n: u64| {
+        let slow = if n < RATE { 0 } else { 25 * MS } + if n % 120 == 0 { 38 * MS } else { 0 };
+        Sent::new(n, 40 * MS + slow + rng.random_range(0..MS))
+    };
+    let sent: Vec<Sent> = (0..RATE * 120).map(sent).collect();
+    let [plain, marked] =
+        [false, true].map(|is_marked| receive_each(&sent, is_marked, |_, _| {}).late);
+    assert!(marked <= plain + 5, "{marked} packets are late, and {plain} without markers");
+}
+
 #[test]
 fn small_pauses_do_not_add_up() {
     for ms in [30, 50, 80, 120] {
