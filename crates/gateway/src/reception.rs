@@ -184,6 +184,8 @@ struct Jump {
 pub struct Reception {
     counts: Counts,
     clocks: Clocks,
+    /// Whether its datagrams are no RTP.
+    is_other: bool,
     /// SSRC of the last packet.
     ssrc: u32,
     /// Payload type of the last packet that has a time.
@@ -222,6 +224,12 @@ impl Reception {
         self.clocks.rate(self.payload_type)
     }
 
+    /// Sets whether the stream is RTP from now on: a fax (T.38 over UDPTL) is not, whatever its
+    /// datagrams look like.
+    pub fn set_rtp(&mut self, is_rtp: bool) {
+        self.is_other = !is_rtp;
+    }
+
     /// Sets the clock rates to use from now on.
     pub fn set_clocks(&mut self, clocks: Clocks) {
         self.clocks = clocks;
@@ -230,9 +238,8 @@ impl Reception {
     /// Counts a datagram that arrived at `at`; `recovered` if the overlay had lost it on the way.
     pub fn note(&mut self, at: Time, datagram: &[u8], recovered: bool) {
         // Only the fixed header is read: the rest of an encrypted stream isn't readable.
-        let Some(&[first, kind, a, b, t0, t1, t2, t3, s0, s1, s2, s3]) =
-            datagram.first_chunk::<12>()
-        else {
+        let header = datagram.first_chunk::<12>().filter(|_| !self.is_other);
+        let Some(&[first, kind, a, b, t0, t1, t2, t3, s0, s1, s2, s3]) = header else {
             self.counts.other += 1;
             return;
         };
@@ -590,6 +597,25 @@ mod tests {
                 note(number, jump.wrapping_mul(7).wrapping_add(160), 96);
             }
             assert_eq!(heard.counts().packets, 16, "{rate} {jump}");
+        }
+    }
+
+    /// UDPTL begins with its sequence number, whose upper bits can be those of RTP's version.
+    #[test]
+    fn a_fax_is_never_speech() {
+        let mut heard = Reception::default();
+        for is_rtp in [true, false, true] {
+            heard.set_rtp(is_rtp);
+            let before = heard.counts();
+            for number in 0x8000..0x8100u16 {
+                let mut datagram = packet(0, 0, 7);
+                datagram[..2].copy_from_slice(&number.to_be_bytes());
+                datagram[3] = number as u8;
+                heard.note(Time::from_millis(20 * u64::from(number)), &datagram, false);
+            }
+            let Counts { packets, rtcp, other, .. } = heard.counts().since(&before);
+            let is_other = (packets, rtcp, other) == (0, 0, 256);
+            assert_eq!(is_other, !is_rtp, "{packets} {rtcp} {other}");
         }
     }
 
