@@ -18,7 +18,7 @@ use trunkline_media::quality::emodel::{self, Codec, Parameters};
 /// Number of ended calls that are still shown.
 const SHOWN: usize = 50;
 
-/// Assumed mouth-to-ear delay for the rating, to which the wait for slow packets is added: a gateway
+/// Assumed mouth-to-ear delay for the rating, however long a phone waits for slow packets: a gateway
 /// can't see the phones' buffers or their distance.
 const DELAY: Duration = Duration::from_millis(100);
 
