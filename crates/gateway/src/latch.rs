@@ -98,8 +98,8 @@ impl Latch {
         heard.is_some_and(|heard| now < heard + HELD)
     }
 
-    /// Another leg's phone sends from `at` now: nothing for this one is sent there. Who takes over here
-    /// is decided as before.
+    /// Another leg's phone sends from `at` now: nothing for this one is sent there, unless its stream
+    /// continues from there. Who takes over here is decided as before.
     pub fn leave(&mut self, at: SocketAddr) {
         if let Some(chosen) = self.chosen.as_mut().filter(|chosen| chosen.address == at) {
             chosen.is_lost = true;
@@ -134,9 +134,13 @@ impl Latch {
         let from = canonical(arrival.from);
         let learn = peer.network.learn;
         let starts = |until: Time| if until == Time::NEVER { arrival.at + learn } else { until };
-        let own = |chosen: &&mut Chosen| chosen.address == from && !chosen.is_lost;
+        // Of a place that two legs' phones send from, each leg has a stream that the other does not know.
+        // Either source may be forged.
+        let is_stream = |chosen: &Chosen| arrival.ssrc.is_some() && arrival.ssrc == chosen.ssrc;
+        let own =
+            |chosen: &&mut Chosen| chosen.address == from && (!chosen.is_lost || is_stream(chosen));
         if let Some(chosen) = self.chosen.as_mut().filter(own) {
-            chosen.heard = arrival.at;
+            (chosen.heard, chosen.is_lost) = (arrival.at, false);
             chosen.ssrc = arrival.ssrc.or(chosen.ssrc);
             self.learns_until = self.learns_until.map(starts).filter(|until| arrival.at < *until);
             return true;

@@ -251,6 +251,46 @@ mod tests {
         assert!(gateway.takes(1, 1_100, 1));
     }
 
+    /// Phone 0 forges packets of its own call, with the source that the NAT has given to phone 1.
+    #[test]
+    fn a_forged_source_does_not_keep_a_phone_from_its_call() {
+        for (pause, ssrc) in [(900, 0), (900, 66), (20, 0), (20, 66)] {
+            let mut gateway = Gateway::with(2);
+            gateway.run(2, 5_000, |n| 1_024 + n);
+            gateway.now += 5_000;
+            assert!(gateway.takes(0, 1_025, ssrc), "phone 1 may have another port by now");
+            assert!(!gateway.takes(1, 1_025, 77), "another stream");
+            assert_eq!(gateway.sends_to(1), None);
+            for _ in 0..100 {
+                gateway.takes(0, 1_025, ssrc);
+                for _ in 0..pause / 20 {
+                    gateway.now += 20;
+                    assert!(gateway.takes(1, 1_025, 1));
+                    assert_eq!(gateway.sends_to(1), Some(1_025));
+                }
+            }
+        }
+    }
+
+    /// Phone 0 has forged the source before the NAT gave it to phone 1.
+    #[test]
+    fn a_source_that_was_forged_before_is_no_ones_alone() {
+        for pause in [900, 20] {
+            let mut gateway = Gateway::with(2);
+            gateway.run(1, 5_000, |_| 1_025);
+            gateway.now += 1_000;
+            gateway.run(2, 5_000, |n| 1_024 + n);
+            for _ in 0..100 {
+                gateway.takes(0, 1_025, 0);
+                for _ in 0..pause / 20 {
+                    gateway.now += 20;
+                    assert!(gateway.takes(1, 1_025, 1));
+                    assert_eq!(gateway.sends_to(1), Some(1_025));
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_call_that_has_ended_holds_no_place() {
         let mut gateway = Gateway::with(2);

@@ -13,6 +13,8 @@ const RESTART: u16 = 3_000;
 const JUMP: u64 = 1_000_000_000;
 /// Least jump of timestamps that is told from jitter, in nanoseconds.
 const STEP: i64 = 100_000_000;
+/// Time after a jump of timestamps in which packets show what it was: the first may be late.
+const SETTLES: Duration = Duration::from_millis(200);
 /// Number of packets in a row with equal steps of the timestamp that make a stream regular.
 const REGULAR: u8 = 3;
 /// Wait of the fastest packets in the buffer of a phone in a good network, which every estimate of
@@ -166,11 +168,24 @@ impl Steps {
     }
 }
 
+/// Timestamps that have jumped ahead: the sender paused and counted it, or they alone have stepped.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    /// By how many nanoseconds.
+    by: i64,
+    /// Delay of the fastest packets before it. After a pause none is much faster.
+    fastest: i64,
+    /// When it counts as a pause.
+    until: Time,
+}
+
 /// An incoming stream, measured packet by packet.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
     counts: Counts,
     clocks: Clocks,
+    /// Whether its datagrams are no RTP.
+    is_other: bool,
     /// SSRC of the last packet.
     ssrc: u32,
     /// Payload type of the last packet that has a time.
@@ -186,6 +201,8 @@ pub struct Reception {
     steps: Steps,
     /// Delay of the last packet, in nanoseconds relative to the first.
     delay: i64,
+    /// The last jump of timestamps, until it has turned out to be a step.
+    jump: Option<Jump>,
     playout: Playout,
     /// In nanoseconds, times 16.
     jitter: u64,
@@ -207,6 +224,12 @@ impl Reception {
         self.clocks.rate(self.payload_type)
     }
 
+    /// Sets whether the stream is RTP from now on: a fax (T.38 over UDPTL) is not, whatever its
+    /// datagrams look like.
+    pub fn set_rtp(&mut self, is_rtp: bool) {
+        self.is_other = !is_rtp;
+    }
+
     /// Sets the clock rates to use from now on.
     pub fn set_clocks(&mut self, clocks: Clocks) {
         self.clocks = clocks;
@@ -215,9 +238,8 @@ impl Reception {
     /// Counts a datagram that arrived at `at`; `recovered` if the overlay had lost it on the way.
     pub fn note(&mut self, at: Time, datagram: &[u8], recovered: bool) {
         // Only the fixed header is read: the rest of an encrypted stream isn't readable.
-        let Some(&[first, kind, a, b, t0, t1, t2, t3, s0, s1, s2, s3]) =
-            datagram.first_chunk::<12>()
-        else {
+        let header = datagram.first_chunk::<12>().filter(|_| !self.is_other);
+        let Some(&[first, kind, a, b, t0, t1, t2, t3, s0, s1, s2, s3]) = header else {
             self.counts.other += 1;
             return;
         };
@@ -335,9 +357,10 @@ impl Reception {
         self.nanos(ticks.into()).map(|said| (real, said))
     }
 
-    /// Nanoseconds in these ticks of the last payload.
+    /// Nanoseconds in these ticks of the last payload. Only ticks that a timestamp can't have are too
+    /// many.
     fn nanos(&self, ticks: i64) -> Option<i64> {
-        self.clock_rate().map(|rate| ticks * 1_000_000_000 / i64::from(rate))
+        self.clock_rate().map(|rate| ticks.saturating_mul(1_000_000_000) / i64::from(rate))
     }
 
     fn timing(&mut self, packet: Timed, kind: u8) {
@@ -360,18 +383,17 @@ impl Reception {
             self.steps.add(packet.stamp.wrapping_sub(last.stamp));
         }
         let Some((real, said)) = self.passed(&last, &packet) else { return };
-        // A pause, or timestamps that jump, are not jitter.
-        if (real - said).unsigned_abs() >= JUMP {
-            return self.begin(packet.at);
-        }
         let jump = self.jump(&last, &packet, regular, said);
-        if packet.number.wrapping_sub(last.number) as i16 <= 0 && jump.abs() >= STEP {
+        if packet.number.wrapping_sub(last.number) as i16 <= 0 && jump.saturating_abs() >= STEP {
             // It was overtaken by a packet with another relation to the clock.
             self.last = Some(last);
             return;
         }
-        let steps_ahead = jump >= STEP && said - real > jump / 2;
-        let off = real - said + if steps_ahead { jump } else { 0 };
+        // A pause, or timestamps that jump, are not jitter.
+        if (real - said).unsigned_abs() >= JUMP {
+            return self.begin(packet.at);
+        }
+        let off = real - said + self.step(packet.at, jump, real - said);
         self.jitter = self.jitter + off.unsigned_abs() - self.jitter / 16;
         self.delay += off;
         self.play(packet.at, begins);
@@ -383,12 +405,26 @@ impl Reception {
     fn jump(&self, last: &Timed, packet: &Timed, regular: Option<u32>, said: i64) -> i64 {
         let packets = i64::from(packet.number.wrapping_sub(last.number) as i16);
         let usual = regular.and_then(|step| self.nanos(i64::from(step) * packets));
-        usual.map_or(0, |usual| said - usual)
+        usual.map_or(0, |usual| said.saturating_sub(usual))
+    }
+
+    /// Nanoseconds by which timestamps are found to have stepped ahead, when a packet that comes `off`
+    /// later than the last one follows a `jump`. That it comes early says nothing of a step: the packet
+    /// before a pause may have been late. That it would be the fastest by far does.
+    fn step(&mut self, at: Time, jump: i64, off: i64) -> i64 {
+        if jump >= STEP {
+            let fastest = self.playout.fastest(at).unwrap_or(self.delay);
+            self.jump = Some(Jump { by: jump, fastest, until: at + SETTLES });
+        }
+        self.jump = self.jump.filter(|jump| at < jump.until);
+        let delay = self.delay + off;
+        let step = self.jump.take_if(|jump| delay < jump.fastest - jump.by / 2);
+        step.map_or(0, |jump| jump.by)
     }
 
     /// Begins to measure delays anew.
     fn begin(&mut self, at: Time) {
-        self.delay = 0;
+        (self.delay, self.jump) = (0, None);
         self.playout.restart();
         self.play(at, true);
     }
@@ -397,7 +433,9 @@ impl Reception {
         if self.clock_rate().is_none() {
             return;
         }
-        let played = self.playout.take(at, self.delay, begins);
+        // Until it is known whether timestamps have stepped, the fastest packet stays as it was.
+        let delay = self.jump.map_or(self.delay, |jump| self.delay.max(jump.fastest));
+        let played = self.playout.take(at, delay, begins);
         self.counts.late += u64::from(played.is_late);
         self.counts.timed += 1;
         self.counts.wait += played.wait.unsigned_abs();
@@ -534,6 +572,51 @@ mod tests {
         // Jitter of 16 ms from packet to packet.
         let heard = hear(&[(0, 16), (1, 0), (2, 16)]);
         assert_eq!(heard.jitter(), Some(Duration::from_nanos((16_000_000 * 31 / 16) / 16)));
+    }
+
+    #[test]
+    fn timestamps_that_jump_by_hours_are_no_time() {
+        for (rate, jump) in [(8_000, 1 << 30), (1, 1 << 30), (1, i32::MAX as u32), (384_000, 1)] {
+            let mut heard = Reception::default();
+            let mut clocks = Clocks::default();
+            clocks.take(format!("96 x/{rate}").as_bytes());
+            heard.set_clocks(clocks);
+            let mut now = 0;
+            let mut note = |n: u16, stamp: u32, kind: u8| {
+                let mut packet = packet(n, stamp, 7);
+                packet[1] = kind;
+                now += 2;
+                heard.note(Time::from_millis(now), &packet, false);
+            };
+            for n in 0..8 {
+                note(n, jump.wrapping_mul(n.into()), 96);
+            }
+            for number in [108, 3_000, 5_900, 5_850] {
+                // Comfort noise, which has no time, comes before it.
+                note(number - 1, 0, 13);
+                note(number, jump.wrapping_mul(7).wrapping_add(160), 96);
+            }
+            assert_eq!(heard.counts().packets, 16, "{rate} {jump}");
+        }
+    }
+
+    /// UDPTL begins with its sequence number, whose upper bits can be those of RTP's version.
+    #[test]
+    fn a_fax_is_never_speech() {
+        let mut heard = Reception::default();
+        for is_rtp in [true, false, true] {
+            heard.set_rtp(is_rtp);
+            let before = heard.counts();
+            for number in 0x8000..0x8100u16 {
+                let mut datagram = packet(0, 0, 7);
+                datagram[..2].copy_from_slice(&number.to_be_bytes());
+                datagram[3] = number as u8;
+                heard.note(Time::from_millis(20 * u64::from(number)), &datagram, false);
+            }
+            let Counts { packets, rtcp, other, .. } = heard.counts().since(&before);
+            let is_other = (packets, rtcp, other) == (0, 0, 256);
+            assert_eq!(is_other, !is_rtp, "{packets} {rtcp} {other}");
+        }
     }
 
     #[test]

@@ -18,8 +18,11 @@ pub(super) const LEAST: i64 = 40 * MS;
 const INITIAL: i64 = 100 * MS;
 /// Time after which a phone chooses again in speech that never pauses.
 const AGAIN: Duration = Duration::from_millis(250);
-/// How many such times have the fastest packet above which a phone waits: 2 s, so that it follows a
-/// sender whose clock drifts by some milliseconds in a second.
+/// The same before a packet that begins a talkspurt: some senders mark each packet so.
+const TALKSPURT: Duration = Duration::from_millis(100);
+/// Times in which a fastest packet is sought, and how many of them have the one above which a phone
+/// waits: 2 s, so that it follows a sender whose clock drifts by some milliseconds in a second.
+const TURN: Duration = AGAIN;
 const RECENT: usize = 8;
 /// Time for which all packets must come too late, and their least number, before the old delays are
 /// forgotten. A burst after a pause in the network is shorter.
@@ -54,11 +57,12 @@ pub(super) struct Playout {
     block: usize,
     /// Delay at which the first bin begins.
     origin: i64,
-    /// The delay at which packets are played, since when, and when to choose anew.
+    /// The delay at which packets are played, and since when.
     delay: i64,
     chosen: Time,
-    /// Least delays in the latest times of [`AGAIN`], the newest first.
+    /// Least delays in the latest times of [`TURN`], the newest first, and the beginning of that one.
     recent: [i64; RECENT],
+    turned: Time,
     /// Time that the fastest of the latest packets has to wait, so that the others are in time.
     wait: i64,
     /// Whether the sender's clock has shifted: then the first packets do not wait longer.
@@ -72,6 +76,7 @@ pub(super) struct Playout {
 #[derive(Clone, Copy, Debug)]
 struct LateRun {
     since: Time,
+    last: Time,
     count: u32,
     /// The least of their delays.
     least: i64,
@@ -79,11 +84,18 @@ struct LateRun {
 
 impl LateRun {
     fn new(since: Time, delay: i64) -> LateRun {
-        LateRun { since, count: 0, least: delay }
+        LateRun { since, last: since, count: 0, least: delay }
     }
 
-    fn with(self, delay: i64) -> LateRun {
-        LateRun { count: self.count.saturating_add(1), least: self.least.min(delay), ..self }
+    fn with(self, at: Time, delay: i64) -> LateRun {
+        let count = self.count.saturating_add(1);
+        LateRun { count, last: at, least: self.least.min(delay), ..self }
+    }
+
+    /// Whether a late packet may be late for the same reason as these: those before a pause show nothing
+    /// of a shift behind it.
+    fn has(&self, at: Time, delay: i64) -> bool {
+        at.since(self.last) < SHIFTED || delay - self.least <= FAR
     }
 }
 
@@ -106,6 +118,7 @@ impl Default for Playout {
             delay: 0,
             chosen: Time::ZERO,
             recent: [i64::MAX; RECENT],
+            turned: Time::ZERO,
             wait: 0,
             has_shifted: false,
             late: None,
@@ -138,20 +151,32 @@ impl Playout {
         }
         self.add(delay);
         let mut is_late = !is_first && delay > self.delay;
-        let run = self.late.filter(|_| is_late).unwrap_or(LateRun::new(at, delay)).with(delay);
+        let run = self.late.filter(|run| is_late && run.has(at, delay));
+        let run = run.unwrap_or(LateRun::new(at, delay)).with(at, delay);
         if is_late && self.is_shift(at, run) {
             self.shift_base(at, delay, run);
             is_late = false;
         } else {
             // Few packets that all come too late may be a shift, which is to be seen first.
             let may_shift = is_late && at.since(run.since) < SHIFTED;
-            if is_first || !may_shift && (begins || at.since(self.chosen) >= AGAIN) {
+            let again = if begins { TALKSPURT } else { AGAIN };
+            if is_first || !may_shift && at.since(self.chosen) >= again {
                 self.choose(at);
                 is_late = delay > self.delay;
             }
         }
+        if at.since(self.turned) >= TURN {
+            self.recent.rotate_right(1);
+            (self.recent[0], self.turned) = (i64::MAX, at);
+        }
         self.late = is_late.then_some(run);
         Played { is_late, wait: self.wait }
+    }
+
+    /// Delay at `at` of a packet as fast as the fastest of late; `None` before the first.
+    pub fn fastest(&self, at: Time) -> Option<i64> {
+        let least = self.recent_least();
+        (least < i64::MAX).then(|| least + self.drift.total_at(at))
     }
 
     fn add(&mut self, delay: i64) {
@@ -198,14 +223,14 @@ impl Playout {
         self.block = (self.block + 1) % BLOCKS;
         self.blocks[self.block].fill(0);
         self.counts[self.block] = 0;
-        let fastest = self.fastest();
+        let fastest = self.lowest();
         if fastest > HIGH {
             self.shift(FIRST - fastest);
         }
     }
 
     /// The lowest bin that has a packet.
-    fn fastest(&self) -> i64 {
+    fn lowest(&self) -> i64 {
         (0..BINS).find(|&n| self.blocks.iter().any(|block| block[n] > 0)).unwrap_or(0) as i64
     }
 
@@ -240,10 +265,6 @@ impl Playout {
         let is_new = known < LATE_ONE_IN && !self.has_shifted;
         self.delay = if is_new { quantile.max(fastest + INITIAL) } else { needed };
         self.wait = needed - fastest;
-        if at.since(self.chosen) >= AGAIN {
-            self.recent.rotate_right(1);
-            self.recent[0] = i64::MAX;
-        }
         self.chosen = at;
     }
 }

@@ -12,6 +12,7 @@ mod hostile;
 mod large;
 mod late;
 mod offers;
+mod pauses;
 mod quality;
 mod refused_bye;
 mod unexpected_source;

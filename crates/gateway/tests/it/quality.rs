@@ -23,32 +23,44 @@ fn rating(missed: f64, delay: Duration) -> f64 {
 }
 
 /// A packet as its sender sends it: when, with which number and timestamp, and how long it takes.
-#[derive(Clone, Copy)]
-struct Sent {
-    at: i64,
-    number: u16,
-    stamp: u32,
-    delay: i64,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub at: i64,
+    pub number: u16,
+    pub stamp: u32,
+    pub delay: i64,
 }
 
 impl Sent {
     /// Packet `n` of a stream that starts at one second.
-    fn new(n: u64, delay: i64) -> Sent {
+    pub(crate) fn new(n: u64, delay: i64) -> Sent {
         let at = (1_000 + 20 * n as i64) * MS;
         Sent { at, number: n as u16, stamp: (160 * n) as u32, delay }
     }
 }
 
 fn receive(packets: &[Sent]) -> Counts {
+    receive_each(packets, false, |_, _| {})
+}
+
+/// The same; `note` is told of each packet, and whether it came too late. With `is_marked` every packet
+/// says that it begins a talkspurt.
+pub(crate) fn receive_each(
+    packets: &[Sent],
+    is_marked: bool,
+    mut note: impl FnMut(&Sent, bool),
+) -> Counts {
     let mut heard = Reception::default();
     heard.set_clocks(Clocks::default());
     let mut arrivals: Vec<_> = packets.iter().map(|sent| (sent.at + sent.delay, sent)).collect();
     arrivals.sort_by_key(|(at, _)| *at);
     for (at, sent) in arrivals {
-        let mut bytes = [0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+        let before = heard.counts().late;
+        let mut bytes = [0x80, u8::from(is_marked) << 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
         bytes[2..4].copy_from_slice(&sent.number.to_be_bytes());
         bytes[4..8].copy_from_slice(&sent.stamp.to_be_bytes());
         heard.note(Time::from_nanos(at as u64), &bytes, false);
+        note(sent, heard.counts().late > before);
     }
     heard.counts()
 }
@@ -94,7 +106,7 @@ fn ratings(
     [rated(&counts), listener(&sent, spurt, 0)]
 }
 
-const MS: i64 = 1_000_000;
+pub(crate) const MS: i64 = 1_000_000;
 
 /// Time that a pause of `length` milliseconds in the network every ten seconds adds to packet `n`.
 fn hiccup(length: i64, n: u64) -> i64 {
@@ -207,6 +219,20 @@ fn a_sender_that_shifts_its_clock_costs_the_moment() {
             assert_close(&name, [rated(&counts), listener(&sent, 50, missed * times)]);
         }
     }
+}
+
+/// Some senders mark every packet as the first of a talkspurt.
+#[test]
+fn a_marker_on_every_packet_makes_none_late() {
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    let sent = |n: u64| {
+        let slow = if n < RATE { 0 } else { 25 * MS } + if n % 120 == 0 { 38 * MS } else { 0 };
+        Sent::new(n, 40 * MS + slow + rng.random_range(0..MS))
+    };
+    let sent: Vec<Sent> = (0..RATE * 120).map(sent).collect();
+    let [plain, marked] =
+        [false, true].map(|is_marked| receive_each(&sent, is_marked, |_, _| {}).late);
+    assert!(marked <= plain + 5, "{marked} packets are late, and {plain} without markers");
 }
 
 #[test]

@@ -292,6 +292,7 @@ impl Legs {
                 latch.describe(kind, &before.0, &Peer::of(&relay));
             }
         }
+        leg.reception.set_rtp(relay.is_rtp);
         leg.reception.set_clocks(relay.clocks);
         let wants = relay.told || matches!(relay.remote, Remote::Overlay { .. });
         leg.relay = Some(relay);
