@@ -333,8 +333,10 @@ impl Uplinks {
         if let Some(elsewhere) = Self::elsewhere_by(&wanted, departure.interface) {
             self.elsewhere.insert(id, elsewhere);
         }
-        if departure.sharing == Sharing::Links && self.own_queues.is_apart(id) && way.is_some() {
-            departure.sharing = Sharing::Own(id);
+        if let (Sharing::Links, Some(_)) = (departure.sharing, way)
+            && let Some(group) = self.own_queues.group_of(id)
+        {
+            departure.sharing = Sharing::Own(group);
         }
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
