@@ -229,10 +229,9 @@ impl OwnQueues {
         links
     }
 
-    /// Chooses those of `waiting` that join a race, in turn.
-    fn choose(&mut self, now: Time, waiting: &Waiting) -> Vec<LinkId> {
-        let races = |group: &&Group| matches!(group.apart, Apart::Races(_));
-        let racing = self.groups.values().filter(races).count();
+    /// Chooses those of `waiting` that join a race for `uplink`, in turn.
+    fn choose(&mut self, now: Time, uplink: UplinkId, waiting: &Waiting) -> Vec<LinkId> {
+        let racing = self.racers(uplink).len();
         let rests = |id: &LinkId| self.past.get(id).is_some_and(|past| past.rests_until > now);
         let may = |id: &&LinkId| !self.group_of.contains_key(*id) && !rests(id);
         let urgent: Vec<_> = waiting.urgent.iter().filter(may).copied().collect();

@@ -102,7 +102,7 @@ impl Uplinks {
         let full = self.full_since(uplink).is_some_and(|since| now.since(since) >= STALLED);
         // One that waits alone for a slow uplink is likely to be the one that fills it.
         let worth = waiting.links > 1 && (full || waiting.urgent.len() + waiting.shared.len() > 1);
-        let chosen = if worth { self.own_queues.choose(now, waiting) } else { Vec::new() };
+        let chosen = if worth { self.own_queues.choose(now, uplink, waiting) } else { Vec::new() };
         if chosen.is_empty() {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Uplinks {
         }
         match result {
             Outcome::Open => {
-                let more = self.own_queues.choose(now, waiting);
+                let more = self.own_queues.choose(now, uplink, waiting);
                 self.join(now, uplink, more);
                 let poll = (now.since(began) / 4).clamp(FIRST_POLL, LONGEST_POLL);
                 self.own_queues.look_by(now + poll);

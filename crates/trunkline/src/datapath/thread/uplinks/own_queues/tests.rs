@@ -26,35 +26,46 @@ fn join(queues: &mut OwnQueues, uplink: UplinkId, links: &[LinkId]) {
 fn links_race_in_turn_and_rest_after_they_have_lost() {
     let (mut queues, at) = (OwnQueues::new(), Time::from_millis);
     let all = waiting(1..40, 50..60);
-    let first = queues.choose(at(0), &all);
+    let first = queues.choose(at(0), UP, &all);
     assert_eq!(ids(&first), (1..17).collect::<Vec<_>>());
     queues.rest(at(0), first.into_iter());
-    let second = queues.choose(at(10), &all);
+    let second = queues.choose(at(10), UP, &all);
     assert_eq!(ids(&second), (17..33).collect::<Vec<_>>());
     queues.rest(at(10), second.into_iter());
-    let third = queues.choose(at(20), &all);
+    let third = queues.choose(at(20), UP, &all);
     assert_eq!(ids(&third), (33..40).collect::<Vec<_>>());
     queues.rest(at(20), third.into_iter());
     // Few of those that wait with other packets only.
-    assert_eq!(ids(&queues.choose(at(30), &all)), [50, 51]);
-    assert_eq!(ids(&queues.choose(at(30), &waiting(0..0, 50..60))), [52, 53]);
+    assert_eq!(ids(&queues.choose(at(30), UP, &all)), [50, 51]);
+    assert_eq!(ids(&queues.choose(at(30), UP, &waiting(0..0, 50..60))), [52, 53]);
     // The first ones may again after a second, then after two.
-    assert_eq!(ids(&queues.choose(at(1_000), &waiting(1..3, 0..0))), [1, 2]);
+    assert_eq!(ids(&queues.choose(at(1_000), UP, &waiting(1..3, 0..0))), [1, 2]);
     queues.rest(at(1_000), [LinkId(1)].into_iter());
-    assert_eq!(ids(&queues.choose(at(2_500), &waiting(1..3, 0..0))), [2]);
-    assert_eq!(ids(&queues.choose(at(3_000), &waiting(1..2, 0..0))), [1]);
+    assert_eq!(ids(&queues.choose(at(2_500), UP, &waiting(1..3, 0..0))), [2]);
+    assert_eq!(ids(&queues.choose(at(3_000), UP, &waiting(1..2, 0..0))), [1]);
 }
 
 #[test]
 fn few_links_have_a_socket_of_their_own() {
     let (mut queues, now) = (OwnQueues::new(), Time::from_millis(1_000));
     queues.suspect(now, &links(0..MAX_OWN as u16 - 3));
-    let chosen = queues.choose(now, &waiting(0..100, 0..0));
+    let chosen = queues.choose(now, UP, &waiting(0..100, 0..0));
     assert_eq!(ids(&chosen), [29, 30, 31], "not those that have one");
     queues.suspect(now, &chosen);
-    assert_eq!(queues.choose(now, &waiting(0..100, 100..200)), []);
+    assert_eq!(queues.choose(now, UP, &waiting(0..100, 100..200)), []);
     queues.forget(LinkId(7));
-    assert_eq!(queues.choose(now, &waiting(0..100, 0..0)).len(), 1);
+    assert_eq!(queues.choose(now, UP, &waiting(0..100, 0..0)).len(), 1);
+}
+
+/// A race on an interface that hangs as a whole lasts for up to a second.
+#[test]
+fn a_race_on_one_interface_holds_up_none_on_another() {
+    let (mut queues, now) = (OwnQueues::new(), Time::from_millis(1_000));
+    let first = queues.choose(now, UP, &waiting(0..40, 0..0));
+    join(&mut queues, UP, &first);
+    assert_eq!(queues.choose(now, UP, &waiting(0..40, 0..0)), []);
+    let other = UplinkId(3);
+    assert_eq!(queues.choose(now, other, &waiting(100..140, 0..0)).len(), URGENT_AT_ONCE);
 }
 
 #[test]
@@ -125,7 +136,7 @@ impl Hub {
     fn race(&mut self) {
         let together = self.together();
         let waiting = Waiting { links: together.len(), urgent: together, shared: Vec::new() };
-        let racers = self.queues.choose(self.now(), &waiting);
+        let racers = self.queues.choose(self.now(), UP, &waiting);
         if racers.is_empty() {
             return;
         }
