@@ -1,5 +1,8 @@
 //! The races for sockets, and looks at the sockets of their own that links have.
 
+#[cfg(test)]
+mod tests;
+
 use super::super::departures::{Departure, Sharing};
 use super::super::{Slot, Uplinks};
 use super::*;
@@ -239,14 +242,16 @@ impl Uplinks {
         let groups: Vec<_> = self.own_queues.groups.keys().copied().collect();
         for id in groups {
             let Some(group) = self.own_queues.groups.get(&id) else { continue };
+            let (links, apart) = (group.links.clone(), group.apart);
             let (mut empty, mut is_early) = (true, false);
-            for link in group.links.clone() {
+            for link in links {
                 let uplink = node.node().link(link).map(Link::uplink);
-                let slot = uplink.and_then(|uplink| self.slot(uplink));
-                match slot.filter(|slot| slot.departure.sharing == Sharing::Own(id)) {
+                let uplink = uplink.filter(|uplink| self.is_of_group(*uplink, id, apart));
+                match uplink.and_then(|uplink| self.slot(uplink)) {
                     Some(slot) => empty &= slot.uplink.is_empty(),
                     None if self.waiting.contains(&link) => is_early = true,
-                    // There was no socket for it, or its next hop doesn't answer.
+                    // There was no socket for it, its next hop doesn't answer, or it leaves by another
+                    // interface than the one that it races for.
                     None => self.bring_back(&[link]),
                 }
             }
@@ -257,6 +262,18 @@ impl Uplinks {
             let moved = self.own_queues.judge(now, id, empty);
             self.waiting.extend(moved);
         }
+    }
+
+    /// Whether `uplink` is the socket of a group, which is apart from others for a reason.
+    fn is_of_group(&self, uplink: UplinkId, group: GroupId, apart: Apart) -> bool {
+        let Some(own) = self.slot(uplink).map(|slot| slot.departure) else { return false };
+        let beside = match apart {
+            Apart::Races(shared) => self.slot(shared).map(|slot| slot.departure),
+            _ => Some(own),
+        };
+        let is_beside =
+            beside.is_some_and(|beside| Departure { sharing: own.sharing, ..beside } == own);
+        own.sharing == Sharing::Own(group) && is_beside
     }
 }
 

@@ -1,0 +1,47 @@
+use super::*;
+use crate::datapath::record;
+use crate::datapath::thread::uplinks::*;
+use crate::datapath::udp::Udp;
+use nix::sys::epoll::EpollCreateFlags;
+
+/// The uplinks of a node with one listener.
+struct Bench {
+    uplinks: Uplinks,
+    udp: Udp,
+    arena: TxArena,
+}
+
+fn bench() -> Bench {
+    let udp = Udp::bind("127.0.0.1:0".parse().expect("an address"), false).expect("bound");
+    let epoll = Epoll::new(EpollCreateFlags::empty()).expect("epoll");
+    let (mut arena, mut sockets) = (record::arena(), [udp]);
+    let uplinks = Uplinks::new(&mut sockets, [].into(), &epoll, &mut arena).expect("uplinks");
+    let [udp] = sockets;
+    Bench { uplinks, udp, arena }
+}
+
+impl Bench {
+    fn add(&mut self, interface: u32, sharing: Sharing) -> UplinkId {
+        let departure = Departure { listener: 0, interface, egress: Egress::default(), sharing };
+        self.uplinks.add(self.udp.sibling().expect("a socket"), departure, &mut self.arena)
+    }
+
+    /// Lets link 7 race for `uplink`.
+    fn join(&mut self, uplink: UplinkId) -> GroupId {
+        let queues = &mut self.uplinks.own_queues;
+        queues.set_apart(vec![LinkId(7)], Apart::Races(uplink));
+        queues.last_group
+    }
+}
+
+/// The default route moves to another interface during a race: what leaves there says nothing of what
+/// waits here.
+#[test]
+fn a_link_that_leaves_elsewhere_doesnt_race() {
+    let mut bench = bench();
+    let raced = bench.add(2, Sharing::Links);
+    let group = bench.join(raced);
+    let [here, there] = [2, 3].map(|interface| bench.add(interface, Sharing::Own(group)));
+    let of_group = |uplink| bench.uplinks.is_of_group(uplink, group, Apart::Races(raced));
+    assert!(of_group(here) && !of_group(there));
+}
