@@ -539,8 +539,8 @@ impl Slot {
         self.room = self.uplink.room(now, given);
         arena.set_room(id, self.room);
         arena.set_offload(id, self.uplink.offloads());
+        self.full_since = (self.room == 0).then_some(now);
         if self.room == 0 {
-            self.full_since = Some(now);
             // A socket that epoll knows costs a twentieth of the time of a packet, whatever it
             // is watched for: the kernel looks for waiters after each.
             let event = EpollEvent::new(EpollFlags::EPOLLOUT, token::UPLINK | u64::from(id.0 - 1));

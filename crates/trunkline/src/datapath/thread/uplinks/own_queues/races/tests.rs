@@ -8,6 +8,7 @@ use nix::sys::epoll::EpollCreateFlags;
 struct Bench {
     uplinks: Uplinks,
     udp: Udp,
+    epoll: Epoll,
     arena: TxArena,
 }
 
@@ -17,7 +18,7 @@ fn bench() -> Bench {
     let (mut arena, mut sockets) = (record::arena(), [udp]);
     let uplinks = Uplinks::new(&mut sockets, [].into(), &epoll, &mut arena).expect("uplinks");
     let [udp] = sockets;
-    Bench { uplinks, udp, arena }
+    Bench { uplinks, udp, epoll, arena }
 }
 
 impl Bench {
@@ -32,6 +33,23 @@ impl Bench {
         queues.set_apart(vec![LinkId(7)], Apart::Races(uplink));
         queues.last_group
     }
+
+    fn slot(&mut self, uplink: UplinkId) -> &mut Slot {
+        self.uplinks.slots[usize::from(uplink.0) - 1].as_mut().expect("open")
+    }
+}
+
+#[test]
+fn an_uplink_that_has_room_after_a_race_is_not_full() {
+    let mut bench = bench();
+    let uplink = bench.add(2, Sharing::Links);
+    let (began, now) = (Time::from_millis(1_000), Time::from_millis(1_100));
+    let slot = bench.slot(uplink);
+    (slot.room, slot.full_since, slot.paused) = (0, Some(began), true);
+    let Bench { uplinks, arena, epoll, .. } = &mut bench;
+    uplinks.resume(now, uplink, arena, epoll).expect("resumed");
+    assert!(arena.room(uplink) > 0);
+    assert_eq!(uplinks.full_since(uplink), None);
 }
 
 /// The default route moves to another interface during a race: what leaves there says nothing of what
