@@ -20,7 +20,7 @@ use crate::node::config::Host;
 use departures::{Departure, NoWay, Sharing};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use own_queues::{MAX_OWN, OwnQueues};
+use own_queues::{MAX_OWN, Outflow, OwnQueues};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -104,6 +104,7 @@ struct Slot {
     /// Whether it gets no more room until its race has ended, and whether something entered it since.
     paused: bool,
     disturbed: bool,
+    outflow: Outflow,
 }
 
 /// Number of the first uplink that holds a link: nothing leaves by it. Each such link has its own, so
@@ -188,8 +189,10 @@ impl Uplinks {
         let (id, room) = (UplinkId(i as u16 + 1), if paused { 1 } else { uplink.room(now, 0) });
         arena.set_room(id, room);
         arena.set_offload(id, uplink.offloads());
+        let outflow = Outflow::new(now);
         let slot =
-            Some(Slot { uplink, departure, room, full_since: None, paused, disturbed: false });
+            Slot { uplink, departure, room, full_since: None, paused, disturbed: false, outflow };
+        let slot = Some(slot);
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
@@ -436,8 +439,12 @@ impl Uplinks {
             match way.and_then(|(i, egress)| Some((self.slots.get_mut(i)?.as_mut()?, egress))) {
                 Some((slot, egress)) => {
                     self.output.egress = egress;
+                    let errors = slot.uplink.stats().errors;
                     slot.uplink.send(&mut self.output, arena, part);
                     slot.disturbed = true;
+                    if slot.uplink.stats().errors == errors {
+                        slot.outflow.took(part);
+                    }
                     if slot.uplink.was_full() {
                         slot.full_since.get_or_insert(now);
                         self.next_hops.stalled(now);

@@ -15,8 +15,11 @@ mod races;
 #[cfg(test)]
 mod tests;
 
+pub(super) use races::Outflow;
+
 use super::departures::Sharing;
 use crate::datapath::thread::next_hops::STALLED;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::Time;
@@ -86,9 +89,21 @@ enum Apart {
         /// Whether it was not empty at some look.
         was_busy: bool,
     },
-    /// Packets of one of them wait. The socket was empty whenever it was looked at since a time, if it
-    /// is.
-    Waits(Option<Time>),
+    /// Packets of one of them wait.
+    Waits {
+        /// Time since the socket was empty whenever it was looked at, if it is.
+        empty: Option<Time>,
+        /// Bytes that left lately, if that is known.
+        left: Option<u64>,
+    },
+}
+
+/// The socket of a group at a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Seen {
+    empty: bool,
+    /// Bytes that left in the last [`LOOK`], once that is known.
+    left: Option<u64>,
 }
 
 /// The past of a link, for as long as it matters.
@@ -179,7 +194,7 @@ impl OwnQueues {
 
     /// Whether packets of `link` wait in a queue of their own.
     pub fn waits_alone(&self, link: LinkId) -> bool {
-        let waits = |group: &Group| matches!(group.apart, Apart::Waits(_));
+        let waits = |group: &Group| matches!(group.apart, Apart::Waits { .. });
         self.group(link).is_some_and(|group| waits(group) && group.links.len() == 1)
     }
 
@@ -305,26 +320,31 @@ impl OwnQueues {
 
     /// Looks at a group that doesn't race. Links whose packets leave after all return at once, unless
     /// they were suspected too often. Returns those that leave by another socket from now on.
-    fn judge(&mut self, now: Time, id: GroupId, empty: bool) -> Vec<LinkId> {
+    fn judge(&mut self, now: Time, id: GroupId, seen: Seen) -> Vec<LinkId> {
         let Some(Group { links, apart }) = self.groups.get(&id) else { return Vec::new() };
-        let (first, is_alone) = (links[0], links.len() == 1);
+        let (first, count) = (links[0], links.len());
+        let is_alone = count == 1;
         let past = |link: &LinkId| self.past.get(link).copied().unwrap_or_default();
         let waited = links.iter().map(|link| past(link).waited).max().unwrap_or(0);
+        let waits = Apart::Waits { empty: None, left: seen.left };
+        let mut moved = Vec::new();
         let next = match *apart {
             Apart::Races(_) => return Vec::new(),
             Apart::Suspected { was_busy, .. }
-                if empty && (!was_busy || self.are_believed(links)) =>
+                if seen.empty && (!was_busy || self.are_believed(links)) =>
             {
                 return self.dissolve(id);
             }
             Apart::Suspected { since, was_busy } if now.since(since) < TRIAL => {
-                if is_alone && !empty && !was_busy {
+                if is_alone && !seen.empty && !was_busy {
                     self.past(now, first).suspected += 1;
                 }
-                Apart::Suspected { since, was_busy: was_busy || !empty }
+                Apart::Suspected { since, was_busy: was_busy || !seen.empty }
             }
             // The group's own place is one of them.
-            Apart::Suspected { .. } | Apart::Waits(_) if !is_alone && !empty && self.free() > 0 => {
+            Apart::Suspected { .. } | Apart::Waits { .. }
+                if !is_alone && !seen.empty && self.free() > 0 =>
+            {
                 let links = self.dissolve(id);
                 self.suspect(now, &links);
                 return links;
@@ -333,24 +353,41 @@ impl OwnQueues {
                 if is_alone {
                     self.past(now, first).waited += 1;
                 }
-                Apart::Waits(None)
+                waits
             }
-            Apart::Waits(_) if !empty => Apart::Waits(None),
-            Apart::Waits(since) => {
-                let since = since.unwrap_or(now);
+            Apart::Waits { .. } if !seen.empty && !is_alone && seen.left == Some(0) => {
+                moved = self.make_room(count - 1);
+                waits
+            }
+            Apart::Waits { .. } if !seen.empty => waits,
+            Apart::Waits { empty, .. } => {
+                let since = empty.unwrap_or(now);
                 let stay = STAY * (1 << (waited.clamp(1, DOUBLES + 1) - 1));
                 if now.since(since) >= stay {
                     return self.dissolve(id);
                 }
-                Apart::Waits(Some(since))
+                Apart::Waits { empty: Some(since), left: seen.left }
             }
         };
-        let polls = matches!(next, Apart::Suspected { .. });
+        let polls = matches!(next, Apart::Suspected { .. }) || !moved.is_empty();
         self.look_by(now + if polls { TRIAL_POLL } else { LOOK });
         if let Some(group) = self.groups.get_mut(&id) {
             group.apart = next;
         }
-        Vec::new()
+        moved
+    }
+
+    /// Makes links share a socket with all others again whose packets do leave, for the sake of one
+    /// whose packets don't: the fastest, from as many sockets as are `needed`. Returns them.
+    fn make_room(&mut self, needed: usize) -> Vec<LinkId> {
+        let left = |(id, group): (&GroupId, &Group)| match group.apart {
+            Apart::Waits { left: Some(left), .. } if left > 0 => Some((Reverse(left), *id)),
+            _ => None,
+        };
+        let mut moving: Vec<_> = self.groups.iter().filter_map(left).collect();
+        moving.sort_unstable();
+        let moving = moving.into_iter().take(needed);
+        moving.flat_map(|(_, id)| self.dissolve(id)).collect()
     }
 
     fn racers(&self, uplink: UplinkId) -> Vec<LinkId> {

@@ -11,7 +11,7 @@ use crate::datapath::uplink::Uplink;
 use nix::sys::epoll::Epoll;
 use std::io;
 use std::os::fd::AsFd as _;
-use trunkline_overlay::arena::TxArena;
+use trunkline_overlay::arena::{Run, TxArena};
 
 /// Interval at which a busy uplink without a race is looked at: not that of a call's packets, which
 /// might never wait at the moment.
@@ -47,6 +47,43 @@ enum Outcome {
     Missed,
     /// A packet entered the shared socket meanwhile, or no link shares it any more.
     Void,
+}
+
+/// The traffic of a socket, as far as a search needs it.
+#[derive(Default, Debug)]
+pub struct Outflow {
+    /// Bytes that the kernel took since a time, and those that waited then.
+    taken: u64,
+    queued: usize,
+    since: Time,
+    /// Bytes that left in the last [`LOOK`].
+    left: Option<u64>,
+}
+
+impl Outflow {
+    /// Begins to count at a socket where nothing waits.
+    pub fn new(now: Time) -> Outflow {
+        Outflow { since: now, ..Outflow::default() }
+    }
+
+    /// Notes that the kernel took `runs`.
+    pub fn took(&mut self, runs: &[Run]) {
+        self.took_bytes(runs.iter().map(|run| run.range().len() as u64).sum());
+    }
+
+    pub(super) fn took_bytes(&mut self, bytes: u64) {
+        self.taken += bytes;
+    }
+
+    /// Bytes that left in the last [`LOOK`] at least, now that `queued` wait: the kernel counts more
+    /// than a datagram's own.
+    pub(super) fn look(&mut self, now: Time, queued: usize) -> Option<u64> {
+        if now.since(self.since) >= LOOK {
+            self.left = Some((self.queued as u64 + self.taken).saturating_sub(queued as u64));
+            (self.since, self.queued, self.taken) = (now, queued, 0);
+        }
+        self.left
+    }
 }
 
 impl Uplinks {
@@ -105,6 +142,11 @@ impl Uplinks {
         let full = self.full_since(uplink).is_some_and(|since| now.since(since) >= STALLED);
         // One that waits alone for a slow uplink is likely to be the one that fills it.
         let worth = waiting.links > 1 && (full || waiting.urgent.len() + waiting.shared.len() > 1);
+        if worth && full && self.own_queues.free() == 0 {
+            // Links that are busy must not keep one that hangs from being found.
+            let moved = self.own_queues.make_room(URGENT_AT_ONCE);
+            self.waiting.extend(moved);
+        }
         let chosen = if worth { self.own_queues.choose(now, uplink, waiting) } else { Vec::new() };
         if chosen.is_empty() {
             return Ok(());
@@ -243,12 +285,12 @@ impl Uplinks {
         for id in groups {
             let Some(group) = self.own_queues.groups.get(&id) else { continue };
             let (links, apart) = (group.links.clone(), group.apart);
-            let (mut empty, mut is_early) = (true, false);
+            let (mut uplinks, mut is_early) = (Vec::new(), false);
             for link in links {
                 let uplink = node.node().link(link).map(Link::uplink);
                 let uplink = uplink.filter(|uplink| self.is_of_group(*uplink, id, apart));
-                match uplink.and_then(|uplink| self.slot(uplink)) {
-                    Some(slot) => empty &= slot.uplink.is_empty(),
+                match uplink {
+                    Some(uplink) => uplinks.push(uplink),
                     None if self.waiting.contains(&link) => is_early = true,
                     // There was no socket for it, its next hop doesn't answer, or it leaves by another
                     // interface than the one that it races for.
@@ -259,7 +301,10 @@ impl Uplinks {
                 self.own_queues.await_trial(now, id);
                 continue;
             }
-            let moved = self.own_queues.judge(now, id, empty);
+            uplinks.sort_unstable();
+            uplinks.dedup();
+            let seen = self.see(now, &uplinks);
+            let moved = self.own_queues.judge(now, id, seen);
             self.waiting.extend(moved);
         }
     }
@@ -274,6 +319,18 @@ impl Uplinks {
         let is_beside =
             beside.is_some_and(|beside| Departure { sharing: own.sharing, ..beside } == own);
         own.sharing == Sharing::Own(group) && is_beside
+    }
+
+    /// The sockets of a group: more than one if its links leave by several interfaces.
+    fn see(&mut self, now: Time, uplinks: &[UplinkId]) -> Seen {
+        let mut seen = Seen { empty: true, left: Some(0) };
+        for uplink in uplinks {
+            let Some(slot) = self.slot_mut(*uplink) else { continue };
+            let left = slot.outflow.look(now, slot.uplink.queued());
+            seen.empty &= slot.uplink.is_empty();
+            seen.left = seen.left.zip(left).map(|(a, b)| a + b);
+        }
+        seen
     }
 }
 

@@ -2,6 +2,9 @@ use super::*;
 use std::ops::Range;
 
 const UP: UplinkId = UplinkId(2);
+const EMPTY: Seen = Seen { empty: true, left: Some(0) };
+const STUCK: Seen = Seen { empty: false, left: Some(0) };
+const BUSY: Seen = Seen { empty: false, left: Some(5_000) };
 
 fn waiting(urgent: Range<u16>, shared: Range<u16>) -> Waiting {
     let links = urgent.len() + shared.len();
@@ -75,16 +78,16 @@ fn a_link_that_is_suspected_again_and_again_is_not_believed() {
     for time in 0..=DOUBTS {
         queues.suspect(now, &[link]);
         let group = queues.group_of(link).unwrap();
-        assert_eq!(queues.judge(now + TRIAL_POLL, group, false), []);
-        let back = queues.judge(now + 2 * TRIAL_POLL, group, true);
+        assert_eq!(queues.judge(now + TRIAL_POLL, group, STUCK), []);
+        let back = queues.judge(now + 2 * TRIAL_POLL, group, EMPTY);
         assert_eq!(!back.is_empty(), time < DOUBTS, "{time}");
         now += Duration::from_secs(1);
     }
     let group = queues.group_of(link).unwrap();
-    assert_eq!(queues.judge(now, group, true), []);
+    assert_eq!(queues.judge(now, group, EMPTY), []);
     assert!(queues.waits_alone(link));
-    assert_eq!(queues.judge(now, group, true), []);
-    assert_eq!(queues.judge(now + STAY, group, true), [link]);
+    assert_eq!(queues.judge(now, group, EMPTY), []);
+    assert_eq!(queues.judge(now + STAY, group, EMPTY), [link]);
 }
 
 /// As often as another one hangs.
@@ -94,7 +97,7 @@ fn a_link_whose_socket_is_always_empty_is_always_believed() {
     for _ in 0..10 {
         queues.suspect(now, &[LinkId(1)]);
         let group = queues.group_of(LinkId(1)).unwrap();
-        assert_eq!(queues.judge(now + TRIAL, group, true), [LinkId(1)]);
+        assert_eq!(queues.judge(now + TRIAL, group, EMPTY), [LinkId(1)]);
     }
 }
 
@@ -102,8 +105,9 @@ fn a_link_whose_socket_is_always_empty_is_always_believed() {
 struct Hub {
     queues: OwnQueues,
     links: Range<u16>,
-    /// Packets of these stay.
+    /// Packets of these stay, and those of these leave, but more come at once.
     hung: Vec<u16>,
+    busy: Range<u16>,
     ms: u64,
     /// Time since the shared socket takes nothing.
     full_since: Option<u64>,
@@ -115,15 +119,21 @@ impl Hub {
     fn new(links: Range<u16>) -> Hub {
         let held = vec![0; links.len()];
         let queues = OwnQueues::new();
-        Hub { queues, links, hung: Vec::new(), ms: 1_000, full_since: None, held }
+        Hub { queues, links, hung: Vec::new(), busy: 0..0, ms: 1_000, full_since: None, held }
     }
 
     fn now(&self) -> Time {
         Time::from_millis(self.ms)
     }
 
-    fn is_empty(&self, group: GroupId) -> bool {
-        self.queues.groups[&group].links.iter().all(|link| !self.hung.contains(&link.0))
+    fn seen(&self, group: GroupId) -> Seen {
+        let links = &self.queues.groups[&group].links;
+        let any = |is: &dyn Fn(u16) -> bool| links.iter().any(|link| is(link.0));
+        match (any(&|id| self.hung.contains(&id)), any(&|id| self.busy.contains(&id))) {
+            (true, _) => STUCK,
+            (_, true) => BUSY,
+            _ => EMPTY,
+        }
     }
 
     /// Links that share the socket of all, and wait if one of them hangs.
@@ -134,8 +144,13 @@ impl Hub {
 
     /// A race, and what follows it.
     fn race(&mut self) {
+        if self.queues.free() == 0 {
+            self.queues.make_room(URGENT_AT_ONCE);
+        }
         let together = self.together();
-        let waiting = Waiting { links: together.len(), urgent: together, shared: Vec::new() };
+        let is_busy = |link: &LinkId| self.busy.contains(&link.0);
+        let (shared, urgent) = together.iter().copied().partition(is_busy);
+        let waiting = Waiting { links: together.len(), urgent, shared };
         let racers = self.queues.choose(self.now(), UP, &waiting);
         if racers.is_empty() {
             return;
@@ -148,7 +163,7 @@ impl Hub {
             }
         }
         let mut suspects = self.together();
-        suspects.retain(|link| waiting.urgent.contains(link));
+        suspects.retain(|link| waiting.shared.contains(link) || waiting.urgent.contains(link));
         self.queues.suspect(self.now(), &suspects);
         self.full_since = None;
     }
@@ -161,8 +176,8 @@ impl Hub {
         self.ms += ms;
         for group in self.queues.groups.keys().copied().collect::<Vec<_>>() {
             if self.queues.groups.contains_key(&group) {
-                let empty = self.is_empty(group);
-                self.queues.judge(self.now(), group, empty);
+                let seen = self.seen(group);
+                self.queues.judge(self.now(), group, seen);
             }
         }
         let is_hung = |link: &LinkId| self.hung.contains(&link.0);
@@ -217,4 +232,35 @@ fn more_links_hang_than_there_are_sockets() {
     assert!(together.iter().all(|link| !hub.hung.contains(&link.0)), "{together:?}");
     assert_eq!(hub.queues.groups.len(), MAX_OWN);
     assert!(together.len() > 150, "{} of 160 others", together.len());
+}
+
+/// Transfers to many neighbours fill a socket each for as long as they last.
+#[test]
+fn links_that_are_busy_keep_none_from_being_found() {
+    let mut hub = Hub::new(0..100);
+    hub.busy = 20..60;
+    hub.race();
+    hub.run(1_000);
+    assert_eq!(hub.queues.free(), 0, "else nothing is tested");
+    for hung in [5, 70, 99] {
+        hub.hung.push(hung);
+        hub.run(1_000);
+        assert!(hub.queues.waits_alone(LinkId(hung)), "{hung}");
+        assert!(hub.longest() <= 250, "{hung}: {} ms", hub.longest());
+        hub.held.fill(0);
+    }
+}
+
+#[test]
+fn bytes_that_left_are_counted_over_a_while() {
+    let at = Time::from_millis;
+    let mut outflow = Outflow::new(at(0));
+    outflow.took_bytes(3_000);
+    assert_eq!(outflow.look(at(50), 2_000), None, "too early to say");
+    assert_eq!(outflow.look(at(100), 2_000), Some(1_000));
+    assert_eq!(outflow.look(at(150), 0), Some(1_000));
+    // Two packets wait, which the kernel counts as more than their own bytes.
+    outflow.took_bytes(500);
+    assert_eq!(outflow.look(at(200), 2_500), Some(0));
+    assert_eq!(outflow.look(at(300), 2_500), Some(0));
 }
