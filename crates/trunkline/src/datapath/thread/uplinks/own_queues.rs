@@ -330,8 +330,10 @@ impl OwnQueues {
         let mut moved = Vec::new();
         let next = match *apart {
             Apart::Races(_) => return Vec::new(),
-            Apart::Suspected { was_busy, .. }
-                if seen.empty && (!was_busy || self.are_believed(links)) =>
+            // One that is doubted is looked at for the whole time.
+            Apart::Suspected { since, was_busy }
+                if seen.empty
+                    && (self.are_believed(links) || !was_busy && now.since(since) >= TRIAL) =>
             {
                 return self.dissolve(id);
             }
