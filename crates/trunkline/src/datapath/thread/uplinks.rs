@@ -470,7 +470,10 @@ impl Uplinks {
     fn way_of(&self, run: &Run) -> Option<(usize, Egress)> {
         if let Some(i) = run.uplink.0.checked_sub(1).map(usize::from) {
             let slot = self.slots.get(i)?.as_ref()?;
-            return Some((i, slot.departure.egress));
+            let Departure { listener, egress, sharing, .. } = slot.departure;
+            // A handshake, which waits for no room, would make the race void.
+            let is_raced_for = slot.paused && sharing == Sharing::Links;
+            return Some((if is_raced_for { listener } else { i }, egress));
         }
         if let Some(local) = run.from {
             let listener = usize::from(local.socket);

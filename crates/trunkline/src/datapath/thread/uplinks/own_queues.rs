@@ -32,7 +32,7 @@ pub const MAX_OWN: usize = 32;
 /// with other packets only, which are larger and would fill a slow interface.
 const URGENT_AT_ONCE: usize = 16;
 const SHARED_AT_ONCE: usize = 2;
-/// How often links race again at once after a race whose result was missed.
+/// How often links race again at once after a race whose result was missed or made void.
 const MISSES: u32 = 8;
 /// Time for which links that raced in vain don't do so again; it doubles each time.
 const REST: Duration = Duration::from_secs(1);
@@ -112,7 +112,7 @@ struct Past {
     /// Races in vain, and since when it may race again.
     lost: u32,
     rests_until: Time,
-    /// Races whose result was missed.
+    /// Races whose result was missed or made void.
     missed: u32,
     /// How often it was suspected while its socket was not empty, and how often its packets did wait.
     suspected: u32,
@@ -270,7 +270,7 @@ impl OwnQueues {
         }
     }
 
-    /// Lets links race again at once whose result was missed, unless that happens too often.
+    /// Lets links race again at once whose result was missed or void, unless that happens too often.
     fn miss(&mut self, now: Time, links: &[LinkId]) {
         for link in links {
             let past = self.past(now, *link);

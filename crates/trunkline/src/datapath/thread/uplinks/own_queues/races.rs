@@ -10,6 +10,7 @@ use crate::datapath::record::RecordedNode;
 use crate::datapath::uplink::Uplink;
 use nix::sys::epoll::Epoll;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use trunkline_overlay::arena::{Run, TxArena};
 
@@ -52,6 +53,8 @@ enum Outcome {
 /// The traffic of a socket, as far as a search needs it.
 #[derive(Default, Debug)]
 pub struct Outflow {
+    /// Destination of the first datagram of all.
+    first_to: Option<SocketAddr>,
     /// Bytes that the kernel took since a time, and those that waited then.
     taken: u64,
     queued: usize,
@@ -68,6 +71,7 @@ impl Outflow {
 
     /// Notes that the kernel took `runs`.
     pub fn took(&mut self, runs: &[Run]) {
+        self.first_to = self.first_to.or_else(|| Some(runs.first()?.to));
         self.took_bytes(runs.iter().map(|run| run.range().len() as u64).sum());
     }
 
@@ -203,9 +207,8 @@ impl Uplinks {
                 let others = waiting.urgent.iter().chain(&waiting.shared);
                 let all: Vec<_> = racers.iter().chain(others).copied().collect();
                 match result {
-                    Outcome::Missed => self.own_queues.miss(now, &all),
                     Outcome::Lost => self.own_queues.rest(now, all.into_iter()),
-                    _ => {}
+                    _ => self.own_queues.miss(now, &all),
                 }
                 self.own_queues.races.remove(&uplink);
                 self.bring_back(&racers);
@@ -221,7 +224,7 @@ impl Uplinks {
         let mut winners = self.own_queues.racers(uplink);
         winners.retain(|id| {
             let link = node.node().link(*id);
-            link.is_some_and(|link| self.has_passed(*id, link.uplink(), arena))
+            link.is_some_and(|link| self.has_passed((*id, link.address()), link.uplink(), arena))
         });
         // The shared socket is looked at last: it can only become emptier.
         let Some(left) = self.undisturbed(uplink) else { return Outcome::Void };
@@ -431,14 +434,20 @@ impl Uplinks {
         (slot.paused && is_shared && !slot.disturbed).then(|| slot.uplink.queued())
     }
 
-    /// Whether the packet that `link` sent for a race has left. One that was refused or dropped at
-    /// once proves nothing.
-    fn has_passed(&self, link: LinkId, uplink: UplinkId, arena: &TxArena) -> bool {
+    /// Whether the packet that `link` sent to its address for a race has left. One that was refused or
+    /// dropped at once, or went to another address, proves nothing.
+    fn has_passed(
+        &self,
+        (link, to): (LinkId, Option<SocketAddr>),
+        uplink: UplinkId,
+        arena: &TxArena,
+    ) -> bool {
         let group = self.own_queues.group_of(link);
         self.slot(uplink).is_some_and(|slot| {
             let is_own = group.is_some_and(|id| slot.departure.sharing == Sharing::Own(id));
             let was_taken = arena.room(uplink) == 0 && slot.uplink.stats().errors == 0;
-            is_own && slot.paused && was_taken && slot.uplink.is_empty()
+            let went_there = to.is_some() && slot.outflow.first_to == to;
+            is_own && slot.paused && was_taken && went_there && slot.uplink.is_empty()
         })
     }
 }

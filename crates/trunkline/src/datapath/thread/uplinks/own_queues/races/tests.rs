@@ -63,3 +63,37 @@ fn a_link_that_leaves_elsewhere_doesnt_race() {
     let of_group = |uplink| bench.uplinks.is_of_group(uplink, group, Apart::Races(raced));
     assert!(of_group(here) && !of_group(there));
 }
+
+/// A link that is down sends handshakes whether or not there is room.
+#[test]
+fn nothing_enters_a_socket_that_is_raced_for() {
+    let mut bench = bench();
+    let uplink = bench.add(2, Sharing::Links);
+    let to = "127.0.0.1:9".parse().expect("an address");
+    bench.arena.envelope(uplink, to, 0, 100).expect("room");
+    let way = |bench: &Bench| bench.uplinks.way_of(&bench.arena.runs()[0]).map(|(i, _)| i);
+    assert_eq!(way(&bench), Some(1));
+    bench.slot(uplink).paused = true;
+    assert_eq!(way(&bench), Some(0), "by the listener's socket");
+    // That of a link that races takes the one packet that it has room for.
+    let group = bench.join(uplink);
+    let own = bench.add(2, Sharing::Own(group));
+    bench.arena.clear();
+    bench.arena.envelope(own, to, 0, 100).expect("room");
+    assert_eq!(way(&bench), Some(2));
+}
+
+/// A neighbour whose queue hangs may have another address, behind another queue.
+#[test]
+fn a_packet_to_another_address_wins_no_race() {
+    let mut bench = bench();
+    let raced = bench.add(2, Sharing::Links);
+    let group = bench.join(raced);
+    let own = bench.add(2, Sharing::Own(group));
+    let [address, other] =
+        ["127.0.0.1:9", "127.0.0.2:9"].map(|to| Some(to.parse().expect("an address")));
+    bench.arena.envelope(own, other.expect("set"), 0, 100).expect("room");
+    bench.uplinks.send(Time::from_millis(1_000), &bench.arena);
+    let wins = |to| bench.uplinks.has_passed((LinkId(7), to), own, &bench.arena);
+    assert!(wins(other) && !wins(address) && !wins(None));
+}
