@@ -72,6 +72,8 @@ pub struct Uplinks {
     duplicates: Vec<IpAddr>,
     /// Those of each interface, if the system says.
     own_by_interface: Option<BTreeMap<String, Vec<IpAddr>>>,
+    /// Links that were looked at.
+    names: BTreeMap<LinkId, LinkName>,
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
@@ -144,6 +146,7 @@ impl Uplinks {
             own: Vec::new(),
             duplicates: Vec::new(),
             own_by_interface: None,
+            names: BTreeMap::new(),
             waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
             own_queues: OwnQueues::new(),
@@ -384,7 +387,18 @@ impl Uplinks {
     fn forget(&mut self, id: LinkId) {
         self.forget_path(id);
         self.own_queues.forget(id);
+        self.next_hops.forget(id);
         self.output.errors.forget(id);
+    }
+
+    /// Notes which link has the number `id`, if any has, and forgets what is known of a former one: a
+    /// new link may take the number of one that is removed with the same change.
+    fn identify(&mut self, id: LinkId, name: Option<LinkName>) {
+        if self.names.get(&id) != name.as_ref() {
+            self.forget(id);
+            self.names.remove(&id);
+            self.names.extend(name.map(|name| (id, name)));
+        }
     }
 
     /// Closes uplinks that no link sends by: those of interfaces that are gone, for instance.
@@ -587,6 +601,7 @@ impl PacketThread {
             let Some(id) = self.uplinks.waiting.pop_first() else { break };
             self.bind(id);
             let link = self.node.node().link(id);
+            self.uplinks.identify(id, link.map(name_of));
             let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
                 let missing = link.and_then(|link| self.uplinks.missing(&name_of(link)));
                 self.uplinks.forget(id);

@@ -3,6 +3,7 @@ use crate::datapath::record;
 use crate::datapath::thread::uplinks::*;
 use crate::datapath::udp::Udp;
 use nix::sys::epoll::EpollCreateFlags;
+use trunkline_overlay::wire::NodeId;
 
 /// The uplinks of a node with one listener.
 struct Bench {
@@ -39,6 +40,10 @@ impl Bench {
     }
 }
 
+fn name(node: u32) -> LinkName {
+    (NodeId(node), String::new())
+}
+
 #[test]
 fn an_uplink_that_has_room_after_a_race_is_not_full() {
     let mut bench = bench();
@@ -50,6 +55,22 @@ fn an_uplink_that_has_room_after_a_race_is_not_full() {
     uplinks.resume(now, uplink, arena, epoll).expect("resumed");
     assert!(arena.room(uplink) > 0);
     assert_eq!(uplinks.full_since(uplink), None);
+}
+
+/// A link is new in the same change in which another one, whose number it takes, is removed.
+#[test]
+fn a_link_inherits_nothing_from_the_former_one_with_its_number() {
+    let (mut uplinks, id, now) = (bench().uplinks, LinkId(0), Time::from_millis(1_000));
+    uplinks.identify(id, Some(name(2)));
+    uplinks.own_queues.suspect(now, &[id]);
+    uplinks.output.errors.hold(now, id, Some(libc::ENODEV));
+    uplinks.identify(id, Some(name(2)));
+    assert!(uplinks.own_queues.group_of(id).is_some() && uplinks.error_of(id).is_some());
+    uplinks.identify(id, Some(name(3)));
+    assert!(uplinks.own_queues.group_of(id).is_none() && uplinks.error_of(id).is_none());
+    uplinks.own_queues.suspect(now, &[id]);
+    uplinks.identify(id, None);
+    assert!(uplinks.own_queues.group_of(id).is_none());
 }
 
 /// The default route moves to another interface during a race: what leaves there says nothing of what
