@@ -380,7 +380,7 @@ mod tests {
         let (mut link, from) = link();
         let mut seal = seal();
         let (uplink, at) = (UplinkId(1), Time::from_millis(1_000));
-        link.set_uplink(uplink);
+        link.set_uplink(uplink, None);
         let mut enqueue = |link: &mut Link, service, link_seq| {
             let mut bytes = datagram(&mut seal, service, link_seq);
             link.open(at, from, &mut bytes).unwrap();

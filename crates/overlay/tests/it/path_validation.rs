@@ -282,7 +282,7 @@ fn a_full_uplink_gets_no_challenges() {
     for kind in KINDS {
         let mut net = Net::new(kind, ms(10));
         let new = address(1, 40_002);
-        net.nodes[1].set_uplink(LinkId(0), UplinkId(1));
+        net.nodes[1].set_uplink(LinkId(0), UplinkId(1), None);
         (net.outside, net.reached, net.full) = (new, vec![new], true);
         net.sent.clear();
         net.run(ms(500));

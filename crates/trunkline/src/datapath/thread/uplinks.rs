@@ -285,6 +285,12 @@ impl Uplinks {
         self.slot(uplink).is_some_and(|slot| slot.departure.interface != 0)
     }
 
+    /// Number of what is behind `uplink`: its interface, or else its listener.
+    fn interface_of(&self, uplink: UplinkId) -> Option<u32> {
+        let Departure { interface, listener, .. } = self.slot(uplink)?.departure;
+        Some(if interface == 0 { u32::MAX - listener as u32 } else { interface })
+    }
+
     /// Whether `uplink` is for next hops that don't answer.
     pub(super) fn is_for_silent(&self, uplink: UplinkId) -> bool {
         self.slot(uplink).is_some_and(|slot| slot.departure.sharing == Sharing::Silent)
@@ -611,7 +617,7 @@ impl PacketThread {
             if link.astray(clock::now()).is_some() {
                 self.uplinks.astray.insert(id);
             }
-            let before = link.uplink();
+            let before = (link.uplink(), link.interface());
             let name = name_of(link);
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
@@ -621,8 +627,9 @@ impl PacketThread {
             let errors = &mut self.uplinks.output.errors;
             errors.lead(id, &name, (uplink, address));
             errors.hold(clock::now(), id, held);
-            if uplink != before {
-                self.node.set_uplink(id, uplink);
+            let interface = self.uplinks.interface_of(uplink);
+            if (uplink, interface) != before {
+                self.node.set_uplink(id, uplink, interface);
                 any = true;
             }
         }
