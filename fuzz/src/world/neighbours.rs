@@ -166,7 +166,7 @@ impl World {
         let node = || {
             let start = Start::simulated(now, Incarnation(5), seed);
             let mut node = Node::new(config(settings), start).expect("valid");
-            (0..LINKS).for_each(|i| node.set_uplink(LinkId(i as u16), uplink(i)));
+            (0..LINKS).for_each(|i| node.set_uplink(LinkId(i as u16), uplink(i), None));
             node
         };
         World {

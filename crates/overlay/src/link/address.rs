@@ -405,6 +405,11 @@ impl Link {
         self.place.candidate.as_ref().is_some_and(|c| c.due)
     }
 
+    /// Whether challenges or responses are to be sent.
+    pub(super) fn has_path_frames(&self) -> bool {
+        self.place.owed.is_some() || self.is_asking()
+    }
+
     /// Sends this end's challenges and responses; false if the arena is full.
     pub(super) fn send_path(&mut self, now: Time, arena: &mut TxArena) -> bool {
         if let Some((to, data)) = self.place.owed {

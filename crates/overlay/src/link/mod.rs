@@ -183,8 +183,11 @@ pub struct Link {
     pacer: Pacer,
     /// Bytes of requests that the link may still send in return for the bytes received.
     ask_credit: usize,
-    /// Time until which calls count as leaving by this link, or by another on its uplink.
+    /// Number of the interface behind the uplink, if the driver has set that.
+    interface: Option<u32>,
+    /// Times until which calls count as leaving by this link, and by others of its interface.
     calls_until: Time,
+    yields_until: Time,
     /// Whether control still has to be notified that the neighbour has started.
     fresh: bool,
     /// Bytes of UDP payload sent and received; the monitor derives the rates from them.
@@ -223,7 +226,9 @@ impl Link {
             routing: VecDeque::new(),
             pacer: Pacer::of_time(scheduler::PACING_BURST),
             ask_credit: 0,
+            interface: None,
             calls_until: Time::ZERO,
+            yields_until: Time::ZERO,
             fresh: true,
             volume: Volume::default(),
             tally: Tally::default(),
@@ -279,7 +284,7 @@ impl Link {
     fn moment(&self, now: Time) -> LinkContext {
         let rtt = self.monitor.rtt();
         let (one_way, envelope) = (rtt.one_way(), self.seal.count());
-        let calls = now < self.calls_until;
+        let calls = self.yields_to_calls(now);
         LinkContext { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope, calls }
     }
 
@@ -329,19 +334,29 @@ impl Link {
         self.blocked
     }
 
-    /// Time until which calls count as leaving by this link, or by another on its uplink.
+    /// Number of the interface behind the uplink, if the driver has set that.
+    pub fn interface(&self) -> Option<u32> {
+        self.interface
+    }
+
+    /// Time until which calls count as leaving by this link.
     pub(crate) fn calls_until(&self) -> Time {
         self.calls_until
     }
 
-    /// Counts calls by another link on the same uplink.
+    /// Counts calls by other links of the same interface, until a time.
     pub(crate) fn yield_until(&mut self, until: Time) {
-        self.calls_until = self.calls_until.max(until);
+        self.yields_until = until;
     }
 
-    /// Sends everything by `uplink` from now on.
-    pub(crate) fn set_uplink(&mut self, uplink: UplinkId) {
-        (self.uplink, self.blocked) = (uplink, None);
+    /// Whether calls count as leaving by this link, or by another of its interface.
+    pub(crate) fn yields_to_calls(&self, now: Time) -> bool {
+        now < self.calls_until.max(self.yields_until)
+    }
+
+    /// Sends everything by `uplink`, and by `interface` if that is known, from now on.
+    pub(crate) fn set_uplink(&mut self, uplink: UplinkId, interface: Option<u32>) {
+        (self.uplink, self.interface, self.blocked) = (uplink, interface, None);
     }
 
     /// Opens and authenticates an envelope. On success its frames may be read, and [`Link::validate_path`]

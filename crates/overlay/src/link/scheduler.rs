@@ -47,8 +47,14 @@ impl Link {
     }
 
     fn transmit_first(&mut self, now: Time, arena: &mut TxArena) -> Progress {
-        if self.seal.ready() && !self.send_path(now, arena) {
-            return Progress::ArenaFull;
+        if self.seal.ready() && self.has_path_frames() {
+            // The neighbour decides how many they are.
+            if !arena.has_room(self.uplink) {
+                return Progress::NoRoom;
+            }
+            if !self.send_path(now, arena) {
+                return Progress::ArenaFull;
+            }
         }
         let Some(to) = self.address.filter(|_| self.seal.ready()) else { return Progress::Idle };
         if self.goodbye_is_due(now) && !self.send_goodbye(now, to, arena) {
@@ -374,7 +380,7 @@ mod tests {
         let (mut link, from) = link();
         let mut seal = seal();
         let (uplink, at) = (UplinkId(1), Time::from_millis(1_000));
-        link.set_uplink(uplink);
+        link.set_uplink(uplink, None);
         let mut enqueue = |link: &mut Link, service, link_seq| {
             let mut bytes = datagram(&mut seal, service, link_seq);
             link.open(at, from, &mut bytes).unwrap();

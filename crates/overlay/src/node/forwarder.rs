@@ -1,5 +1,6 @@
 use super::echo::{Echoes, NODE_PORT};
 use super::flow_control::Held;
+use super::interfaces::CallTimes;
 use super::links::Links;
 use super::status::{Lost, PortUnreachableLimiter};
 use super::streams::StreamState;
@@ -31,19 +32,6 @@ const TURN_HOPS: u8 = 8;
 /// Numbers by which packets take turns whose sources are no known nodes: those that came by one link
 /// share a turn, whatever sources a neighbour invents.
 const UNKNOWN: u32 = 0xffff_0000;
-
-/// State that the links of an uplink share.
-#[derive(Clone, Copy, Debug)]
-struct UplinkState {
-    /// The last link that sent packets that are not urgent.
-    last: LinkId,
-    /// Time until which calls count as leaving by it.
-    calls_until: Time,
-}
-
-impl UplinkState {
-    const NEW: UplinkState = UplinkState { last: LinkId(0), calls_until: Time::ZERO };
-}
 
 /// The forwarding half of a node: moves packets between links and sessions, with the table it is
 /// given.
@@ -85,8 +73,9 @@ pub struct Forwarder {
     shared: Vec<Option<LinkId>>,
     /// Links with a new address, for the driver.
     moved: VecDeque<LinkId>,
-    /// By the number of the uplink.
-    uplinks: Vec<UplinkState>,
+    /// By the number of the uplink, the last link that sent packets that are not urgent.
+    last_shared: Vec<LinkId>,
+    calls: CallTimes,
     pub(super) stats: ForwarderStats,
 }
 
@@ -180,7 +169,8 @@ impl Forwarder {
             turn: 0,
             shared: Vec::new(),
             moved: VecDeque::new(),
-            uplinks: vec![UplinkState::NEW],
+            last_shared: vec![LinkId(0)],
+            calls: CallTimes::new(),
             stats: ForwarderStats::default(),
         };
         forwarder.set_trunks(now, &trunks);
@@ -502,13 +492,13 @@ impl Forwarder {
     }
 
     /// Sets the uplink of a link.
-    pub(super) fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
+    pub(super) fn set_uplink(&mut self, link: LinkId, uplink: UplinkId, interface: Option<u32>) {
         let places = usize::from(uplink.0) + 1;
-        if self.uplinks.len() < places {
-            self.uplinks.resize(places, UplinkState::NEW);
+        if self.last_shared.len() < places {
+            self.last_shared.resize(places, LinkId(0));
         }
         if let Some(link) = self.links.get_mut(link) {
-            link.set_uplink(uplink);
+            link.set_uplink(uplink, interface);
         }
     }
 
@@ -538,9 +528,9 @@ impl Forwarder {
             let before = arena.bytes().len();
             let progress = link.transmit(now, arena);
             if arena.bytes().len() > before
-                && let Some(uplink) = self.uplinks.get_mut(usize::from(link.uplink().0))
+                && let Some(interface) = link.interface()
             {
-                uplink.calls_until = uplink.calls_until.max(link.calls_until());
+                self.calls.note(now, interface, link.calls_until());
             }
             match progress {
                 Progress::Idle | Progress::Paced => {}
@@ -563,18 +553,17 @@ impl Forwarder {
         for wrapped in [false, true] {
             for slot in &mut self.shared {
                 let Some(link) = slot.and_then(|id| self.links.get_mut(id)) else { continue };
-                let uplink = self.uplinks.get_mut(usize::from(link.uplink().0));
-                if !wrapped && uplink.as_deref().map(|uplink| uplink.last) >= *slot {
+                let last = self.last_shared.get_mut(usize::from(link.uplink().0));
+                if !wrapped && last.as_deref().copied() >= *slot {
                     continue;
                 }
-                // The links of an uplink share what is behind it, too.
-                if let Some(uplink) = uplink.as_deref().filter(|_| link.uplink().0 > 0) {
-                    link.yield_until(uplink.calls_until);
+                if let Some(interface) = link.interface() {
+                    link.yield_until(self.calls.of(interface));
                 }
                 let (id, before) = (slot.take(), arena.bytes().len());
                 let progress = link.transmit_shared(now, arena);
-                if let (Some(uplink), Some(id), true) = (uplink, id, arena.bytes().len() > before) {
-                    uplink.last = id;
+                if let (Some(last), Some(id), true) = (last, id, arena.bytes().len() > before) {
+                    *last = id;
                 }
                 match progress {
                     Progress::ArenaFull => return Drained::More,

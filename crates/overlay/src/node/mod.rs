@@ -8,6 +8,7 @@ mod echo;
 mod flow_control;
 mod flows;
 mod forwarder;
+mod interfaces;
 mod keys;
 mod links;
 mod live;
@@ -255,9 +256,10 @@ impl Node {
     }
 
     /// Makes everything for the neighbour of `link` leave by `uplink`, which has its own room in the
-    /// arena. Links are on uplink 0 until this is called.
-    pub fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
-        self.forwarder.set_uplink(link, uplink);
+    /// arena. Transfers yield to calls by uplinks of the same `interface`, if that is known. Links are
+    /// on uplink 0 until this is called.
+    pub fn set_uplink(&mut self, link: LinkId, uplink: UplinkId, interface: Option<u32>) {
+        self.forwarder.set_uplink(link, uplink, interface);
     }
 
     /// Binds `link` to own addresses: a path by another one is not the link's. The neighbour's calls

@@ -7,7 +7,7 @@ use rand::RngExt;
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::wire::Writer;
 use trunkline_base::{Rng, Time};
-use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::arena::{RxDatagram, TxArena, UplinkId};
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link::{self, Link, LinkId};
 use trunkline_overlay::node::{Config, Node, Sealing, SendOutcome, Sink, Start};
@@ -70,6 +70,8 @@ struct Net {
     sessions: [SessionId; 2],
     came: [Packets; 2],
     talking: bool,
+    /// Whether uplink 1 has no room.
+    full: bool,
     /// Apparent source of node 1's datagrams, and addresses at which it can be reached.
     outside: SocketAddr,
     reached: Vec<SocketAddr>,
@@ -94,6 +96,7 @@ impl Net {
             sessions: [SessionId(0); 2],
             came: Default::default(),
             talking: false,
+            full: false,
             outside,
             reached: vec![outside],
             racer: None,
@@ -130,6 +133,9 @@ impl Net {
     fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         let mut arena = TxArena::new(64 << 10, 64);
+        if self.full {
+            arena.set_room(UplinkId(1), 0);
+        }
         while self.now < end {
             self.now += STEP;
             let now = self.now;
@@ -267,6 +273,23 @@ fn a_call_hears_next_to_nothing_of_a_new_mapping() {
             assert!(missed[0] <= under_way + 1 && missed[1] <= 0, "{kind:?} {one_way} {missed:?}");
             assert_eq!(net.down(), 0);
         }
+    }
+}
+
+/// Otherwise a neighbour could fill a queue that hangs by challenges, or by a change of its address.
+#[test]
+fn a_full_uplink_gets_no_challenges() {
+    for kind in KINDS {
+        let mut net = Net::new(kind, ms(10));
+        let new = address(1, 40_002);
+        net.nodes[1].set_uplink(LinkId(0), UplinkId(1), None);
+        (net.outside, net.reached, net.full) = (new, vec![new], true);
+        net.sent.clear();
+        net.run(ms(500));
+        assert_eq!(net.sent, BTreeMap::new(), "{kind:?}");
+        net.full = false;
+        net.run(SECOND);
+        assert_eq!(net.link(1).address(), Some(new), "{kind:?}");
     }
 }
 

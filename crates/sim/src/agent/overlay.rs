@@ -126,7 +126,7 @@ impl OverlayNode {
         io: &mut AgentIo<'_>,
     ) -> Result<(), (u16, Option<RefusalReason>)> {
         (self.node, self.incarnation, self.ended) = (node, incarnation, false);
-        self.hung.iter().for_each(|&link| self.node.set_uplink(link, uplink(link)));
+        self.hung.iter().for_each(|&link| self.node.set_uplink(link, uplink(link), None));
         self.ends = None;
         self.sessions.clear();
         for app in 0..self.apps.0.len() {
@@ -150,7 +150,7 @@ impl OverlayNode {
         if hangs {
             self.hung.push(link);
         }
-        self.node.set_uplink(link, uplink(link));
+        self.node.set_uplink(link, uplink(link), None);
         self.drain(io);
     }
 

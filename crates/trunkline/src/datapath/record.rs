@@ -24,7 +24,7 @@ use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// First bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x09";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x0a";
 
 /// Size in bytes of the memory that envelopes are sealed into between two flushes. A recording is
 /// valid only for this size and [`ARENA_RUNS`], since the rest waits in the node.
@@ -216,9 +216,10 @@ pub fn read_transmit(r: &mut Reader<'_>, arena: &mut TxArena) -> Result<Time, Sh
 }
 
 /// Reads the body of a [`Tag::Uplink`] record.
-pub fn read_uplink(r: &mut Reader<'_>) -> Result<(LinkId, UplinkId), Short> {
+pub fn read_uplink(r: &mut Reader<'_>) -> Result<(LinkId, UplinkId, Option<u32>), Short> {
     let mut small = || u16::try_from(r.u64()?).map_err(|_| Short);
-    Ok((LinkId(small()?), UplinkId(small()?)))
+    let (link, uplink) = (LinkId(small()?), UplinkId(small()?));
+    Ok((link, uplink, u32::try_from(r.u64()?).ok()))
 }
 
 /// Reads the body of a [`Tag::Address`] record.
@@ -555,12 +556,12 @@ impl RecordedNode {
     }
 
     /// Records and calls [`Node::set_uplink`].
-    pub fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
+    pub fn set_uplink(&mut self, link: LinkId, uplink: UplinkId, interface: Option<u32>) {
         if let Some(recorder) = &mut self.recorder {
             let body = Body::default().u64(link.0.into()).u64(uplink.0.into());
-            recorder.write(Tag::Uplink, &body);
+            recorder.write(Tag::Uplink, &body.u64(interface.map_or(u64::MAX, u64::from)));
         }
-        self.node.set_uplink(link, uplink);
+        self.node.set_uplink(link, uplink, interface);
     }
 
     /// Records and calls [`Node::bind`].

@@ -269,8 +269,8 @@ impl<'a> Replay<'a> {
             }
             Tag::Transmit => return self.transmit(r),
             Tag::Uplink => {
-                let (link, uplink) = record::read_uplink(&mut r)?;
-                self.node.set_uplink(link, uplink);
+                let (link, uplink, interface) = record::read_uplink(&mut r)?;
+                self.node.set_uplink(link, uplink, interface);
             }
             Tag::Address => {
                 let (now, link, address) = record::read_set_address(&mut r)?;

@@ -74,6 +74,11 @@ impl SilentNextHops {
         self.awaited.get(&link).copied()
     }
 
+    /// Forgets that a link waits.
+    pub fn forget(&mut self, link: LinkId) {
+        self.awaited.remove(&link);
+    }
+
     /// Notes that an uplink has no room.
     pub fn stalled(&mut self, now: Time) {
         self.look_at = self.look_at.min(now + STALLED);

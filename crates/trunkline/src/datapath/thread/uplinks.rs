@@ -20,7 +20,7 @@ use crate::node::config::Host;
 use departures::{Departure, NoWay, Sharing};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use own_queues::{MAX_OWN, OwnQueues};
+use own_queues::{MAX_OWN, Outflow, OwnQueues};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -72,6 +72,8 @@ pub struct Uplinks {
     duplicates: Vec<IpAddr>,
     /// Those of each interface, if the system says.
     own_by_interface: Option<BTreeMap<String, Vec<IpAddr>>>,
+    /// Links that were looked at.
+    names: BTreeMap<LinkId, LinkName>,
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
@@ -104,6 +106,7 @@ struct Slot {
     /// Whether it gets no more room until its race has ended, and whether something entered it since.
     paused: bool,
     disturbed: bool,
+    outflow: Outflow,
 }
 
 /// Number of the first uplink that holds a link: nothing leaves by it. Each such link has its own, so
@@ -143,6 +146,7 @@ impl Uplinks {
             own: Vec::new(),
             duplicates: Vec::new(),
             own_by_interface: None,
+            names: BTreeMap::new(),
             waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
             own_queues: OwnQueues::new(),
@@ -188,8 +192,10 @@ impl Uplinks {
         let (id, room) = (UplinkId(i as u16 + 1), if paused { 1 } else { uplink.room(now, 0) });
         arena.set_room(id, room);
         arena.set_offload(id, uplink.offloads());
+        let outflow = Outflow::new(now);
         let slot =
-            Some(Slot { uplink, departure, room, full_since: None, paused, disturbed: false });
+            Slot { uplink, departure, room, full_since: None, paused, disturbed: false, outflow };
+        let slot = Some(slot);
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
@@ -279,6 +285,12 @@ impl Uplinks {
         self.slot(uplink).is_some_and(|slot| slot.departure.interface != 0)
     }
 
+    /// Number of what is behind `uplink`: its interface, or else its listener.
+    fn interface_of(&self, uplink: UplinkId) -> Option<u32> {
+        let Departure { interface, listener, .. } = self.slot(uplink)?.departure;
+        Some(if interface == 0 { u32::MAX - listener as u32 } else { interface })
+    }
+
     /// Whether `uplink` is for next hops that don't answer.
     pub(super) fn is_for_silent(&self, uplink: UplinkId) -> bool {
         self.slot(uplink).is_some_and(|slot| slot.departure.sharing == Sharing::Silent)
@@ -333,8 +345,10 @@ impl Uplinks {
         if let Some(elsewhere) = Self::elsewhere_by(&wanted, departure.interface) {
             self.elsewhere.insert(id, elsewhere);
         }
-        if departure.sharing == Sharing::Links && self.own_queues.is_apart(id) && way.is_some() {
-            departure.sharing = Sharing::Own(id);
+        if let (Sharing::Links, Some(_)) = (departure.sharing, way)
+            && let Some(group) = self.own_queues.group_of(id)
+        {
+            departure.sharing = Sharing::Own(group);
         }
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
@@ -379,7 +393,18 @@ impl Uplinks {
     fn forget(&mut self, id: LinkId) {
         self.forget_path(id);
         self.own_queues.forget(id);
+        self.next_hops.forget(id);
         self.output.errors.forget(id);
+    }
+
+    /// Notes which link has the number `id`, if any has, and forgets what is known of a former one: a
+    /// new link may take the number of one that is removed with the same change.
+    fn identify(&mut self, id: LinkId, name: Option<LinkName>) {
+        if self.names.get(&id) != name.as_ref() {
+            self.forget(id);
+            self.names.remove(&id);
+            self.names.extend(name.map(|name| (id, name)));
+        }
     }
 
     /// Closes uplinks that no link sends by: those of interfaces that are gone, for instance.
@@ -434,8 +459,12 @@ impl Uplinks {
             match way.and_then(|(i, egress)| Some((self.slots.get_mut(i)?.as_mut()?, egress))) {
                 Some((slot, egress)) => {
                     self.output.egress = egress;
+                    let errors = slot.uplink.stats().errors;
                     slot.uplink.send(&mut self.output, arena, part);
                     slot.disturbed = true;
+                    if slot.uplink.stats().errors == errors {
+                        slot.outflow.took(part);
+                    }
                     if slot.uplink.was_full() {
                         slot.full_since.get_or_insert(now);
                         self.next_hops.stalled(now);
@@ -461,7 +490,10 @@ impl Uplinks {
     fn way_of(&self, run: &Run) -> Option<(usize, Egress)> {
         if let Some(i) = run.uplink.0.checked_sub(1).map(usize::from) {
             let slot = self.slots.get(i)?.as_ref()?;
-            return Some((i, slot.departure.egress));
+            let Departure { listener, egress, sharing, .. } = slot.departure;
+            // A handshake, which waits for no room, would make the race void.
+            let is_raced_for = slot.paused && sharing == Sharing::Links;
+            return Some((if is_raced_for { listener } else { i }, egress));
         }
         if let Some(local) = run.from {
             let listener = usize::from(local.socket);
@@ -537,8 +569,8 @@ impl Slot {
         self.room = self.uplink.room(now, given);
         arena.set_room(id, self.room);
         arena.set_offload(id, self.uplink.offloads());
+        self.full_since = (self.room == 0).then_some(now);
         if self.room == 0 {
-            self.full_since = Some(now);
             // A socket that epoll knows costs a twentieth of the time of a packet, whatever it
             // is watched for: the kernel looks for waiters after each.
             let event = EpollEvent::new(EpollFlags::EPOLLOUT, token::UPLINK | u64::from(id.0 - 1));
@@ -575,6 +607,7 @@ impl PacketThread {
             let Some(id) = self.uplinks.waiting.pop_first() else { break };
             self.bind(id);
             let link = self.node.node().link(id);
+            self.uplinks.identify(id, link.map(name_of));
             let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
                 let missing = link.and_then(|link| self.uplinks.missing(&name_of(link)));
                 self.uplinks.forget(id);
@@ -584,7 +617,7 @@ impl PacketThread {
             if link.astray(clock::now()).is_some() {
                 self.uplinks.astray.insert(id);
             }
-            let before = link.uplink();
+            let before = (link.uplink(), link.interface());
             let name = name_of(link);
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
@@ -594,8 +627,9 @@ impl PacketThread {
             let errors = &mut self.uplinks.output.errors;
             errors.lead(id, &name, (uplink, address));
             errors.hold(clock::now(), id, held);
-            if uplink != before {
-                self.node.set_uplink(id, uplink);
+            let interface = self.uplinks.interface_of(uplink);
+            if (uplink, interface) != before {
+                self.node.set_uplink(id, uplink, interface);
                 any = true;
             }
         }

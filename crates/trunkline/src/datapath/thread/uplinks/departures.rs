@@ -1,5 +1,6 @@
 //! How links leave: by which listener, from which address and by which interface.
 
+use super::own_queues::GroupId;
 use super::{Uplinks, WantedPath};
 use crate::addresses;
 use crate::datapath::mmsg::Egress;
@@ -7,7 +8,6 @@ use crate::datapath::routes::{Routes, Way};
 use nix::net::if_::if_nametoindex;
 use std::net::{IpAddr, SocketAddr};
 use trunkline_overlay::arena::{LocalAddress, OwnAddresses};
-use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::LinkName;
 
 /// The properties that distinguish an uplink from others.
@@ -28,8 +28,8 @@ pub(super) enum Sharing {
     Links,
     /// Those whose next hops don't answer.
     Silent,
-    /// One whose packets wait in a queue of their own, or may do so.
-    Own(LinkId),
+    /// Those whose packets wait in a queue of their own, or may do so.
+    Own(GroupId),
     /// None any more: their packets may leave while what waits in it doesn't.
     Left,
 }
@@ -217,6 +217,7 @@ mod tests {
     use crate::datapath::record;
     use crate::datapath::udp::Udp;
     use nix::sys::epoll::{Epoll, EpollCreateFlags};
+    use trunkline_overlay::link::LinkId;
 
     /// The uplinks of a node that listens at `listen`.
     fn uplinks(listen: &str) -> Uplinks {

@@ -6,41 +6,33 @@
 //! against it: nothing more enters it, and each of them sends one packet by a socket of its own. One
 //! queue never lets that packet go before what was there earlier. If it leaves first, the earlier
 //! packets are in another queue. Then the full socket is given up, the links whose packets leave share
-//! a new one, and each of the others keeps a socket of its own until that has been empty for a while.
+//! a new one, and the others that wait are suspected: each has a socket of its own or, if there are too
+//! few places for that, shares one with some others. Those of a socket that is empty return. Those of
+//! one where packets stay are told apart by further sockets, so that two or three rounds find the one
+//! that hangs among hundreds; it keeps a socket of its own until that has been empty for a while.
 
-use super::departures::{Departure, Sharing};
-use super::{Slot, Uplinks};
-use crate::datapath::record::RecordedNode;
+mod races;
+#[cfg(test)]
+mod tests;
+
+pub(super) use races::Outflow;
+
+use super::departures::Sharing;
 use crate::datapath::thread::next_hops::STALLED;
-use crate::datapath::uplink::Uplink;
-use nix::sys::epoll::Epoll;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::AsFd as _;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_overlay::arena::{TxArena, UplinkId};
+use trunkline_overlay::arena::UplinkId;
 use trunkline_overlay::link::{Class, Link, LinkId};
 
-/// Maximum number of links with a socket of their own.
+/// Maximum number of sockets of single links, or of links that are suspected together.
 pub const MAX_OWN: usize = 32;
 /// Maximum number of links that join a race at once: with calls or control messages that wait, and
 /// with other packets only, which are larger and would fill a slow interface.
 const URGENT_AT_ONCE: usize = 16;
 const SHARED_AT_ONCE: usize = 2;
-/// Interval at which a busy uplink without a race is looked at: not that of a call's packets, which
-/// might never wait at the moment.
-const BUSY_LOOK: Duration = Duration::from_millis(17);
-/// Interval at which a race is looked at: at first, and at most.
-const FIRST_POLL: Duration = Duration::from_millis(1);
-const LONGEST_POLL: Duration = Duration::from_millis(10);
-/// Time after which a race without a result is ended: while the shared socket becomes emptier, since
-/// one queue is likely, and while it doesn't, since the interface takes nothing.
-const SLOW_RACE: Duration = Duration::from_millis(25);
-const LONGEST_RACE: Duration = Duration::from_secs(1);
-/// Interval between two looks after which a result may be missed, and how often links race again at
-/// once after that.
-const LATE: Duration = Duration::from_millis(8);
+/// How often links race again at once after a race whose result was missed or made void.
 const MISSES: u32 = 8;
 /// Time for which links that raced in vain don't do so again; it doubles each time.
 const REST: Duration = Duration::from_secs(1);
@@ -57,12 +49,19 @@ const STAY: Duration = Duration::from_secs(1);
 const DOUBLES: u32 = 5;
 const FORGET: Duration = Duration::from_secs(60);
 
+/// Number of a set of links with a socket that no other link has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct GroupId(u32);
+
 /// The links that have a socket of their own, and the races between such.
 #[derive(Debug)]
 pub struct OwnQueues {
-    apart: BTreeMap<LinkId, Apart>,
+    groups: BTreeMap<GroupId, Group>,
+    group_of: BTreeMap<LinkId, GroupId>,
+    /// Number of the last group.
+    last_group: GroupId,
     /// The races for shared uplinks.
-    races: BTreeMap<UplinkId, Race>,
+    races: BTreeMap<UplinkId, races::Race>,
     past: BTreeMap<LinkId, Past>,
     /// The link that joined a race last.
     last: LinkId,
@@ -71,38 +70,40 @@ pub struct OwnQueues {
     unused: bool,
 }
 
-/// Why a link has a socket of its own.
+#[derive(Debug)]
+struct Group {
+    /// One link at least.
+    links: Vec<LinkId>,
+    apart: Apart,
+}
+
+/// Why links have a socket apart from the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Apart {
-    /// It races for this uplink.
+    /// The link races for this uplink.
     Races(UplinkId),
-    /// Its packets may be those that wait, since this time.
-    Suspected(Time),
-    /// Its packets wait. Its socket was empty whenever it was looked at since a time, if it is.
-    Waits(Option<Time>),
+    /// Packets of one of them may be those that wait.
+    Suspected {
+        /// Time since they leave by this socket.
+        since: Time,
+        /// Whether it was not empty at some look.
+        was_busy: bool,
+    },
+    /// Packets of one of them wait.
+    Waits {
+        /// Time since the socket was empty whenever it was looked at, if it is.
+        empty: Option<Time>,
+        /// Bytes that left lately, if that is known.
+        left: Option<u64>,
+    },
 }
 
-#[derive(Debug)]
-struct Race {
-    began: Time,
-    /// Time of the last look at it.
-    looked: Time,
-    /// Bytes that waited in the shared socket then.
-    queued: usize,
-}
-
-/// How a race stands.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Outcome {
-    Open,
-    /// These links' packets left before what was there earlier.
-    Won(Vec<LinkId>),
-    /// One queue is likely, or nothing leaves at all.
-    Lost,
-    /// Everything had left when this process came to look.
-    Missed,
-    /// A packet entered the shared socket meanwhile, or no link shares it any more.
-    Void,
+/// The socket of a group at a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Seen {
+    empty: bool,
+    /// Bytes that left in the last [`LOOK`], once that is known.
+    left: Option<u64>,
 }
 
 /// The past of a link, for as long as it matters.
@@ -111,9 +112,9 @@ struct Past {
     /// Races in vain, and since when it may race again.
     lost: u32,
     rests_until: Time,
-    /// Races whose result was missed.
+    /// Races whose result was missed or made void.
     missed: u32,
-    /// How often it was suspected, and how often its packets did wait.
+    /// How often it was suspected while its socket was not empty, and how often its packets did wait.
     suspected: u32,
     waited: u32,
     last: Time,
@@ -143,7 +144,9 @@ impl OwnQueues {
     /// Creates an empty set; nothing is looked at before an uplink has no room.
     pub fn new() -> OwnQueues {
         OwnQueues {
-            apart: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            group_of: BTreeMap::new(),
+            last_group: GroupId(0),
             races: BTreeMap::new(),
             past: BTreeMap::new(),
             last: LinkId(0),
@@ -152,7 +155,7 @@ impl OwnQueues {
         }
     }
 
-    /// Time of the next [`Uplinks::look_for_own_queues`].
+    /// Time of the next [`Uplinks::look_for_own_queues`](super::Uplinks::look_for_own_queues).
     pub fn look_at(&self) -> Time {
         self.look_at
     }
@@ -166,33 +169,38 @@ impl OwnQueues {
         self.look_at = self.look_at.min(at);
     }
 
-    /// Whether `link` is to have a socket of its own.
-    pub fn is_apart(&self, link: LinkId) -> bool {
-        self.apart.contains_key(&link)
+    /// The set that `link` is to have a socket with, if it has one apart from the others.
+    pub fn group_of(&self, link: LinkId) -> Option<GroupId> {
+        self.group_of.get(&link).copied()
+    }
+
+    fn group(&self, link: LinkId) -> Option<&Group> {
+        self.groups.get(self.group_of.get(&link)?)
     }
 
     /// The shared uplink that `link` races for, if it does.
     pub fn raced_for_by(&self, link: LinkId) -> Option<UplinkId> {
-        match self.apart.get(&link)? {
-            Apart::Races(uplink) => Some(*uplink),
+        match self.group(link)?.apart {
+            Apart::Races(uplink) => Some(uplink),
             _ => None,
         }
     }
 
     /// Whether an uplink that is shared so is for a race.
     pub(super) fn races(&self, sharing: Sharing) -> bool {
-        let Sharing::Own(link) = sharing else { return false };
-        matches!(self.apart.get(&link), Some(Apart::Races(_)))
+        let Sharing::Own(group) = sharing else { return false };
+        matches!(self.groups.get(&group), Some(Group { apart: Apart::Races(_), .. }))
     }
 
     /// Whether packets of `link` wait in a queue of their own.
     pub fn waits_alone(&self, link: LinkId) -> bool {
-        matches!(self.apart.get(&link), Some(Apart::Waits(_)))
+        let waits = |group: &Group| matches!(group.apart, Apart::Waits { .. });
+        self.group(link).is_some_and(|group| waits(group) && group.links.len() == 1)
     }
 
     /// Forgets a link that is gone, or leads nowhere any more.
     pub fn forget(&mut self, link: LinkId) {
-        self.apart.remove(&link);
+        self.release(link);
         self.past.remove(&link);
     }
 
@@ -202,12 +210,45 @@ impl OwnQueues {
         past
     }
 
-    /// Chooses those of `waiting` that join a race, in turn.
-    fn choose(&mut self, now: Time, waiting: &Waiting) -> Vec<LinkId> {
-        let racing = self.apart.values().filter(|a| matches!(a, Apart::Races(_))).count();
-        let free = MAX_OWN.saturating_sub(self.apart.len());
+    /// Number of sockets that can still be given to links.
+    fn free(&self) -> usize {
+        MAX_OWN.saturating_sub(self.groups.len())
+    }
+
+    /// Gives `links` a socket that no other link has.
+    fn set_apart(&mut self, links: Vec<LinkId>, apart: Apart) {
+        self.last_group = GroupId(self.last_group.0.wrapping_add(1));
+        self.group_of.extend(links.iter().map(|link| (*link, self.last_group)));
+        self.groups.insert(self.last_group, Group { links, apart });
+    }
+
+    /// Makes `link` share a socket with all others again.
+    fn release(&mut self, link: LinkId) {
+        let Some(id) = self.group_of.remove(&link) else { return };
+        self.unused = true;
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.links.retain(|other| *other != link);
+            if group.links.is_empty() {
+                self.groups.remove(&id);
+            }
+        }
+    }
+
+    /// Makes the links of a group share a socket with all others again. Returns them.
+    fn dissolve(&mut self, group: GroupId) -> Vec<LinkId> {
+        let links = self.groups.remove(&group).map_or_else(Vec::new, |group| group.links);
+        for link in &links {
+            self.group_of.remove(link);
+        }
+        self.unused |= !links.is_empty();
+        links
+    }
+
+    /// Chooses those of `waiting` that join a race for `uplink`, in turn.
+    fn choose(&mut self, now: Time, uplink: UplinkId, waiting: &Waiting) -> Vec<LinkId> {
+        let racing = self.racers(uplink).len();
         let rests = |id: &LinkId| self.past.get(id).is_some_and(|past| past.rests_until > now);
-        let may = |id: &&LinkId| !self.apart.contains_key(*id) && !rests(id);
+        let may = |id: &&LinkId| !self.group_of.contains_key(*id) && !rests(id);
         let urgent: Vec<_> = waiting.urgent.iter().filter(may).copied().collect();
         let (mut all, at_once) = match urgent.is_empty() {
             true => (waiting.shared.iter().filter(may).copied().collect(), SHARED_AT_ONCE),
@@ -215,7 +256,7 @@ impl OwnQueues {
         };
         let later = all.partition_point(|id| *id <= self.last);
         all.rotate_left(later);
-        all.truncate(at_once.saturating_sub(racing).min(free));
+        all.truncate(at_once.saturating_sub(racing).min(self.free()));
         self.last = all.last().copied().unwrap_or(self.last);
         all
     }
@@ -229,7 +270,7 @@ impl OwnQueues {
         }
     }
 
-    /// Lets links race again at once whose result was missed, unless that happens too often.
+    /// Lets links race again at once whose result was missed or void, unless that happens too often.
     fn miss(&mut self, now: Time, links: &[LinkId]) {
         for link in links {
             let past = self.past(now, *link);
@@ -240,429 +281,119 @@ impl OwnQueues {
         }
     }
 
-    /// Whether `link` needs no socket of its own as soon as that is empty.
-    fn is_believed(&self, link: LinkId) -> bool {
-        self.past.get(&link).is_none_or(|past| past.waited == 0 && past.suspected <= DOUBTS)
+    /// Whether `links` need no socket of their own as soon as that is empty.
+    fn are_believed(&self, links: &[LinkId]) -> bool {
+        let is_believed = |past: &Past| past.waited == 0 && past.suspected <= DOUBTS;
+        links.iter().all(|link| self.past.get(link).is_none_or(is_believed))
     }
 
-    /// Suspects that packets of `link` wait in a queue of their own.
-    fn suspect(&mut self, now: Time, link: LinkId) {
-        self.apart.insert(link, Apart::Suspected(now));
-        self.past(now, link).suspected += 1;
+    /// Suspects each of `links` that packets of it wait in a queue of their own, in as many groups of
+    /// equal size as there are places for.
+    fn suspect(&mut self, now: Time, links: &[LinkId]) {
+        let groups = links.len().min(self.free());
+        for i in 0..groups {
+            let part = i * links.len() / groups..(i + 1) * links.len() / groups;
+            let apart = Apart::Suspected { since: now, was_busy: false };
+            self.set_apart(links[part].to_vec(), apart);
+        }
+        if groups > 0 {
+            self.look_by(now + TRIAL_POLL);
+        }
+    }
+
+    /// Suspects a link that has raced, and leaves it the socket where its packet waits.
+    fn suspect_racer(&mut self, now: Time, link: LinkId) {
+        let group = self.group_of.get(&link).and_then(|id| self.groups.get_mut(id));
+        if let Some(group) = group {
+            group.apart = Apart::Suspected { since: now, was_busy: false };
+        }
+    }
+
+    /// Notes that links of a group have yet to get their socket.
+    fn await_trial(&mut self, now: Time, id: GroupId) {
+        if let Some(Group { apart: Apart::Suspected { since, .. }, .. }) = self.groups.get_mut(&id)
+        {
+            *since = now;
+        }
+        self.look_by(now + TRIAL_POLL);
+    }
+
+    /// Looks at a group that doesn't race. Links whose packets leave after all return at once, unless
+    /// they were suspected too often. Returns those that leave by another socket from now on.
+    fn judge(&mut self, now: Time, id: GroupId, seen: Seen) -> Vec<LinkId> {
+        let Some(Group { links, apart }) = self.groups.get(&id) else { return Vec::new() };
+        let (first, count) = (links[0], links.len());
+        let is_alone = count == 1;
+        let past = |link: &LinkId| self.past.get(link).copied().unwrap_or_default();
+        let waited = links.iter().map(|link| past(link).waited).max().unwrap_or(0);
+        let waits = Apart::Waits { empty: None, left: seen.left };
+        let mut moved = Vec::new();
+        let next = match *apart {
+            Apart::Races(_) => return Vec::new(),
+            // One that is doubted is looked at for the whole time.
+            Apart::Suspected { since, was_busy }
+                if seen.empty
+                    && (self.are_believed(links) || !was_busy && now.since(since) >= TRIAL) =>
+            {
+                return self.dissolve(id);
+            }
+            Apart::Suspected { since, was_busy } if now.since(since) < TRIAL => {
+                if is_alone && !seen.empty && !was_busy {
+                    self.past(now, first).suspected += 1;
+                }
+                Apart::Suspected { since, was_busy: was_busy || !seen.empty }
+            }
+            // The group's own place is one of them.
+            Apart::Suspected { .. } | Apart::Waits { .. }
+                if !is_alone && !seen.empty && self.free() > 0 =>
+            {
+                let links = self.dissolve(id);
+                self.suspect(now, &links);
+                return links;
+            }
+            Apart::Suspected { .. } => {
+                if is_alone {
+                    self.past(now, first).waited += 1;
+                }
+                waits
+            }
+            Apart::Waits { .. } if !seen.empty && !is_alone && seen.left == Some(0) => {
+                moved = self.make_room(count - 1);
+                waits
+            }
+            Apart::Waits { .. } if !seen.empty => waits,
+            Apart::Waits { empty, .. } => {
+                let since = empty.unwrap_or(now);
+                let stay = STAY * (1 << (waited.clamp(1, DOUBLES + 1) - 1));
+                if now.since(since) >= stay {
+                    return self.dissolve(id);
+                }
+                Apart::Waits { empty: Some(since), left: seen.left }
+            }
+        };
+        let polls = matches!(next, Apart::Suspected { .. }) || !moved.is_empty();
+        self.look_by(now + if polls { TRIAL_POLL } else { LOOK });
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.apart = next;
+        }
+        moved
+    }
+
+    /// Makes links share a socket with all others again whose packets do leave, for the sake of one
+    /// whose packets don't: the fastest, from as many sockets as are `needed`. Returns them.
+    fn make_room(&mut self, needed: usize) -> Vec<LinkId> {
+        let left = |(id, group): (&GroupId, &Group)| match group.apart {
+            Apart::Waits { left: Some(left), .. } if left > 0 => Some((Reverse(left), *id)),
+            _ => None,
+        };
+        let mut moving: Vec<_> = self.groups.iter().filter_map(left).collect();
+        moving.sort_unstable();
+        let moving = moving.into_iter().take(needed);
+        moving.flat_map(|(_, id)| self.dissolve(id)).collect()
     }
 
     fn racers(&self, uplink: UplinkId) -> Vec<LinkId> {
-        let races =
-            |(id, apart): (&LinkId, &Apart)| (*apart == Apart::Races(uplink)).then_some(*id);
-        self.apart.iter().filter_map(races).collect()
-    }
-}
-
-impl Uplinks {
-    /// Finds out which links' packets wait in a queue of their own, and gives each of those a socket;
-    /// takes it back once nothing waits there.
-    pub(super) fn look_for_own_queues(
-        &mut self,
-        now: Time,
-        node: &RecordedNode,
-        (arena, epoll): (&mut TxArena, &Epoll),
-    ) -> io::Result<()> {
-        if now < self.own_queues.look_at {
-            return Ok(());
-        }
-        self.own_queues.look_at = Time::NEVER;
-        self.end_races_for_closed();
-        let due = self.busy_since();
-        let mut waiting: BTreeMap<UplinkId, Waiting> =
-            due.iter().map(|(uplink, _)| (*uplink, Waiting::default())).collect();
-        if !waiting.is_empty() {
-            for (id, link) in node.node().links() {
-                if let Some(waiting) = waiting.get_mut(&link.uplink()) {
-                    waiting.add(id, link);
-                }
-            }
-        }
-        self.look_at_links_apart(now, node);
-        for (uplink, since) in due {
-            let waiting = &waiting[&uplink];
-            if self.own_queues.races.contains_key(&uplink) {
-                self.look_at_race(now, (uplink, waiting), node, (arena, epoll))?;
-            } else if now.since(since) < STALLED {
-                self.own_queues.look_by(since + STALLED);
-            } else {
-                self.begin_race(now, (uplink, waiting), (arena, epoll))?;
-            }
-        }
-        if self.own_queues.unused && self.waiting.is_empty() {
-            self.own_queues.unused = false;
-            self.close_unused(node);
-        } else if self.own_queues.unused {
-            self.own_queues.look_by(now + FIRST_POLL);
-        }
-        self.own_queues.past.retain(|_, past| now.since(past.last) < FORGET);
-        Ok(())
-    }
-
-    /// Lets links that wait for `uplink` race against it.
-    fn begin_race(
-        &mut self,
-        now: Time,
-        (uplink, waiting): (UplinkId, &Waiting),
-        (arena, epoll): (&mut TxArena, &Epoll),
-    ) -> io::Result<()> {
-        self.own_queues.look_by(now + BUSY_LOOK);
-        let full = self.full_since(uplink).is_some_and(|since| now.since(since) >= STALLED);
-        // One that waits alone for a slow uplink is likely to be the one that fills it.
-        let worth = waiting.links > 1 && (full || waiting.urgent.len() + waiting.shared.len() > 1);
-        let chosen = if worth { self.own_queues.choose(now, waiting) } else { Vec::new() };
-        if chosen.is_empty() {
-            return Ok(());
-        }
-        let Some(queued) = self.pause(uplink, arena, epoll)? else { return Ok(()) };
-        self.own_queues.races.insert(uplink, Race { began: now, looked: now, queued });
-        self.join(now, uplink, chosen);
-        Ok(())
-    }
-
-    /// Ends races for uplinks that were closed meanwhile.
-    fn end_races_for_closed(&mut self) {
-        let races = self.own_queues.races.keys().copied();
-        let closed: Vec<_> = races.filter(|uplink| self.slot(*uplink).is_none()).collect();
-        for uplink in closed {
-            self.own_queues.races.remove(&uplink);
-            self.bring_back(&self.own_queues.racers(uplink));
-        }
-    }
-
-    fn join(&mut self, now: Time, uplink: UplinkId, links: Vec<LinkId>) {
-        for link in links {
-            self.own_queues.apart.insert(link, Apart::Races(uplink));
-            self.waiting.insert(link);
-        }
-        self.own_queues.look_by(now + FIRST_POLL);
-    }
-
-    fn look_at_race(
-        &mut self,
-        now: Time,
-        (uplink, waiting): (UplinkId, &Waiting),
-        node: &RecordedNode,
-        (arena, epoll): (&mut TxArena, &Epoll),
-    ) -> io::Result<()> {
-        let Some(race) = self.own_queues.races.get(&uplink) else { return Ok(()) };
-        let began = race.began;
-        let result = self.result(now, uplink, node, arena);
-        if let Some(race) = self.own_queues.races.get_mut(&uplink) {
-            race.looked = now;
-        }
-        match result {
-            Outcome::Open => {
-                let more = self.own_queues.choose(now, waiting);
-                self.join(now, uplink, more);
-                let poll = (now.since(began) / 4).clamp(FIRST_POLL, LONGEST_POLL);
-                self.own_queues.look_by(now + poll);
-            }
-            Outcome::Won(winners) => {
-                self.split(now, (uplink, &winners), node, (arena, epoll))?;
-            }
-            result @ (Outcome::Lost | Outcome::Missed | Outcome::Void) => {
-                let racers = self.own_queues.racers(uplink);
-                let others = waiting.urgent.iter().chain(&waiting.shared);
-                let all: Vec<_> = racers.iter().chain(others).copied().collect();
-                match result {
-                    Outcome::Missed => self.own_queues.miss(now, &all),
-                    Outcome::Lost => self.own_queues.rest(now, all.into_iter()),
-                    _ => {}
-                }
-                self.own_queues.races.remove(&uplink);
-                self.bring_back(&racers);
-                self.resume(now, uplink, arena, epoll)?;
-                self.own_queues.look_by(now + FIRST_POLL);
-            }
-        }
-        Ok(())
-    }
-
-    fn result(&self, now: Time, uplink: UplinkId, node: &RecordedNode, arena: &TxArena) -> Outcome {
-        let Some(race) = self.own_queues.races.get(&uplink) else { return Outcome::Void };
-        let mut winners = self.own_queues.racers(uplink);
-        winners.retain(|id| {
-            let link = node.node().link(*id);
-            link.is_some_and(|link| self.has_passed(*id, link.uplink(), arena))
-        });
-        // The shared socket is looked at last: it can only become emptier.
-        let Some(left) = self.undisturbed(uplink) else { return Outcome::Void };
-        let longest = if left < race.queued { SLOW_RACE } else { LONGEST_RACE };
-        let late = now.since(race.looked) > LATE && !winners.is_empty();
-        if left * 4 <= race.queued {
-            if late { Outcome::Missed } else { Outcome::Lost }
-        } else if !winners.is_empty() {
-            Outcome::Won(winners)
-        } else if now.since(race.began) >= longest {
-            Outcome::Lost
-        } else {
-            Outcome::Open
-        }
-    }
-
-    /// Gives up `uplink`, where packets of some link wait: the `winners` and the links that wait for
-    /// nothing share a new one, and each of the others gets its own.
-    fn split(
-        &mut self,
-        now: Time,
-        (uplink, winners): (UplinkId, &[LinkId]),
-        node: &RecordedNode,
-        (arena, epoll): (&mut TxArena, &Epoll),
-    ) -> io::Result<()> {
-        let racers = self.own_queues.racers(uplink);
-        self.own_queues.races.remove(&uplink);
-        self.leave(uplink);
-        self.bring_back(winners);
-        for racer in racers.iter().filter(|racer| !winners.contains(racer)) {
-            self.own_queues.suspect(now, *racer);
-            let own = node.node().link(*racer).map(Link::uplink).filter(|own| *own != uplink);
-            if let Some(own) = own {
-                self.resume(now, own, arena, epoll)?;
-            }
-        }
-        let mut waiting = Waiting::default();
-        for (id, link) in node.node().links().filter(|(_, link)| link.uplink() == uplink) {
-            self.waiting.insert(id);
-            waiting.add(id, link);
-        }
-        let free = MAX_OWN.saturating_sub(self.own_queues.apart.len());
-        let is_together = |id: &&LinkId| !self.own_queues.apart.contains_key(id);
-        let suspects = waiting.shared.iter().chain(&waiting.urgent).filter(is_together);
-        for id in suspects.copied().take(free).collect::<Vec<_>>() {
-            self.own_queues.suspect(now, id);
-        }
-        self.own_queues.look_by(now + TRIAL_POLL);
-        Ok(())
-    }
-
-    /// Makes links share an uplink again.
-    fn bring_back(&mut self, links: &[LinkId]) {
-        for link in links {
-            self.own_queues.apart.remove(link);
-            self.waiting.insert(*link);
-            self.own_queues.unused = true;
-        }
-    }
-
-    /// Looks at the links with a socket of their own that don't race. One whose packets leave after
-    /// all returns at once, unless it was suspected too often.
-    fn look_at_links_apart(&mut self, now: Time, node: &RecordedNode) {
-        let mut back = Vec::new();
-        let apart: Vec<_> = self.own_queues.apart.iter().map(|(id, apart)| (*id, *apart)).collect();
-        for (id, apart) in apart {
-            let uplink = node.node().link(id).map(Link::uplink);
-            let slot = uplink.and_then(|uplink| self.slot(uplink));
-            let slot = slot.filter(|slot| slot.departure.sharing == Sharing::Own(id));
-            let empty = match slot {
-                Some(slot) => slot.uplink.is_empty(),
-                None if self.waiting.contains(&id) => continue,
-                // There was no socket for it, or its next hop doesn't answer.
-                None => {
-                    back.push(id);
-                    continue;
-                }
-            };
-            let queues = &mut self.own_queues;
-            let now_apart = match apart {
-                Apart::Races(_) => continue,
-                Apart::Suspected(_) if empty && queues.is_believed(id) => None,
-                Apart::Suspected(since) if now.since(since) < TRIAL => Some(apart),
-                Apart::Suspected(_) => {
-                    queues.past(now, id).waited += 1;
-                    Some(Apart::Waits(None))
-                }
-                Apart::Waits(_) if !empty => Some(Apart::Waits(None)),
-                Apart::Waits(since) => {
-                    let since = since.unwrap_or(now);
-                    let times = queues.past(now, id).waited.clamp(1, DOUBLES + 1);
-                    let stay = STAY * (1 << (times - 1));
-                    (now.since(since) < stay).then_some(Apart::Waits(Some(since)))
-                }
-            };
-            match now_apart {
-                Some(apart) => {
-                    let polls = matches!(apart, Apart::Suspected(_));
-                    queues.look_by(now + if polls { TRIAL_POLL } else { LOOK });
-                    queues.apart.insert(id, apart);
-                }
-                None => back.push(id),
-            }
-        }
-        self.bring_back(&back);
-    }
-}
-
-impl Uplinks {
-    fn slot_mut(&mut self, uplink: UplinkId) -> Option<&mut Slot> {
-        self.slots.get_mut(usize::from(uplink.0.checked_sub(1)?))?.as_mut()
-    }
-
-    /// The shared uplinks of one interface that are busy, or raced for, with the time since they are.
-    fn busy_since(&mut self) -> Vec<(UplinkId, Time)> {
-        let races = &self.own_queues.races;
-        let busy = |(slot, i): (&mut Option<Slot>, u16)| {
-            let slot = slot.as_mut()?;
-            let Departure { interface, sharing, .. } = slot.departure;
-            let is_shared = interface != 0 && sharing == Sharing::Links;
-            let uplink = UplinkId(i + 1);
-            // One that is raced for may be empty by now.
-            let since = match races.get(&uplink) {
-                Some(race) => race.began,
-                None => slot.uplink.busy_since().filter(|_| is_shared)?,
-            };
-            Some((uplink, since))
-        };
-        self.slots.iter_mut().zip(0..).filter_map(busy).collect()
-    }
-
-    /// A new uplink for a link whose packets may wait in a queue of its own, or in place of one where
-    /// such wait.
-    pub(super) fn careful(&self, uplink: Uplink, departure: Departure) -> Uplink {
-        let left = Departure { sharing: Sharing::Left, ..departure };
-        let is_after = |slot: &Slot| slot.departure == left;
-        match departure.sharing {
-            Sharing::Own(_) => {
-                if self.own_queues.races(departure.sharing) {
-                    // Without it, a packet that is dropped at once may win.
-                    let _ = uplink.report_drops(true);
-                }
-                uplink.cautious()
-            }
-            Sharing::Links if self.slots.iter().flatten().any(is_after) => uplink.cautious(),
-            _ => uplink,
-        }
-    }
-
-    /// Lets nothing more into `uplink`. Returns the bytes that wait there, if any do.
-    fn pause(
-        &mut self,
-        uplink: UplinkId,
-        arena: &mut TxArena,
-        epoll: &Epoll,
-    ) -> io::Result<Option<usize>> {
-        let Some(slot) = self.slot_mut(uplink).filter(|slot| !slot.uplink.is_empty()) else {
-            return Ok(None);
-        };
-        if slot.room == 0 {
-            epoll.delete(slot.uplink.as_fd())?;
-        }
-        (slot.room, slot.paused, slot.disturbed) = (0, true, false);
-        let queued = slot.uplink.queued();
-        arena.set_room(uplink, 0);
-        Ok(Some(queued))
-    }
-
-    /// Lets packets into `uplink` again.
-    fn resume(
-        &mut self,
-        now: Time,
-        uplink: UplinkId,
-        arena: &mut TxArena,
-        epoll: &Epoll,
-    ) -> io::Result<()> {
-        let Some(slot) = self.slot_mut(uplink).filter(|slot| slot.paused) else { return Ok(()) };
-        slot.paused = false;
-        if matches!(slot.departure.sharing, Sharing::Own(_)) {
-            let _ = slot.uplink.report_drops(false);
-        }
-        let since = slot.full_since;
-        slot.renew(now, (uplink, 0), arena, epoll)?;
-        if slot.room == 0 {
-            slot.full_since = since.or(slot.full_since);
-        }
-        Ok(())
-    }
-
-    /// Gives up `uplink`: it is closed once no link sends by it.
-    fn leave(&mut self, uplink: UplinkId) {
-        self.own_queues.unused = true;
-        if let Some(slot) = self.slot_mut(uplink) {
-            slot.departure.sharing = Sharing::Left;
-            slot.paused = false;
-        }
-    }
-
-    /// Bytes that wait in `uplink`, unless something entered it while it was paused.
-    fn undisturbed(&self, uplink: UplinkId) -> Option<usize> {
-        let slot = self.slot(uplink)?;
-        let is_shared = slot.departure.sharing == Sharing::Links;
-        (slot.paused && is_shared && !slot.disturbed).then(|| slot.uplink.queued())
-    }
-
-    /// Whether the packet that `link` sent for a race has left. One that was refused or dropped at
-    /// once proves nothing.
-    fn has_passed(&self, link: LinkId, uplink: UplinkId, arena: &TxArena) -> bool {
-        self.slot(uplink).is_some_and(|slot| {
-            let is_own = slot.departure.sharing == Sharing::Own(link);
-            let was_taken = arena.room(uplink) == 0 && slot.uplink.stats().errors == 0;
-            is_own && slot.paused && was_taken && slot.uplink.is_empty()
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn waiting(urgent: core::ops::Range<u16>, shared: core::ops::Range<u16>) -> Waiting {
-        let links = urgent.len() + shared.len();
-        let [urgent, shared] = [urgent, shared].map(|ids| ids.map(LinkId).collect());
-        Waiting { links, urgent, shared }
-    }
-
-    fn ids(chosen: &[LinkId]) -> Vec<u16> {
-        chosen.iter().map(|id| id.0).collect()
-    }
-
-    #[test]
-    fn links_race_in_turn_and_rest_after_they_have_lost() {
-        let (mut queues, at) = (OwnQueues::new(), Time::from_millis);
-        let all = waiting(1..40, 50..60);
-        let first = queues.choose(at(0), &all);
-        assert_eq!(ids(&first), (1..17).collect::<Vec<_>>());
-        queues.rest(at(0), first.into_iter());
-        let second = queues.choose(at(10), &all);
-        assert_eq!(ids(&second), (17..33).collect::<Vec<_>>());
-        queues.rest(at(10), second.into_iter());
-        let third = queues.choose(at(20), &all);
-        assert_eq!(ids(&third), (33..40).collect::<Vec<_>>());
-        queues.rest(at(20), third.into_iter());
-        // Few of those that wait with other packets only.
-        assert_eq!(ids(&queues.choose(at(30), &all)), [50, 51]);
-        assert_eq!(ids(&queues.choose(at(30), &waiting(0..0, 50..60))), [52, 53]);
-        // The first ones may again after a second, then after two.
-        assert_eq!(ids(&queues.choose(at(1_000), &waiting(1..3, 0..0))), [1, 2]);
-        queues.rest(at(1_000), [LinkId(1)].into_iter());
-        assert_eq!(ids(&queues.choose(at(2_500), &waiting(1..3, 0..0))), [2]);
-        assert_eq!(ids(&queues.choose(at(3_000), &waiting(1..2, 0..0))), [1]);
-    }
-
-    #[test]
-    fn few_links_have_a_socket_of_their_own() {
-        let (mut queues, now) = (OwnQueues::new(), Time::from_millis(1_000));
-        (0..MAX_OWN as u16 - 3).for_each(|id| queues.suspect(now, LinkId(id)));
-        let chosen = queues.choose(now, &waiting(0..100, 0..0));
-        assert_eq!(ids(&chosen), [29, 30, 31], "not those that have one");
-        chosen.into_iter().for_each(|id| queues.suspect(now, id));
-        assert_eq!(queues.choose(now, &waiting(0..100, 100..200)), []);
-        queues.forget(LinkId(7));
-        assert_eq!(queues.choose(now, &waiting(0..100, 0..0)).len(), 1);
-    }
-
-    #[test]
-    fn a_link_that_is_suspected_again_and_again_is_not_believed() {
-        let (mut queues, now) = (OwnQueues::new(), Time::from_millis(1_000));
-        let link = LinkId(1);
-        for _ in 0..DOUBTS {
-            queues.suspect(now, link);
-            assert!(queues.is_believed(link));
-        }
-        queues.suspect(now, link);
-        assert!(!queues.is_believed(link));
+        let all = self.groups.values().filter(|group| group.apart == Apart::Races(uplink));
+        all.flat_map(|group| group.links.iter().copied()).collect()
     }
 }
