@@ -175,7 +175,7 @@ fn a_stream_within_a_lonely_node_fills_what_its_reader_leaves() {
                 let n = near.write(left).expect("open");
                 left = &left[n..];
             }
-            told.send(near)
+            let _ = told.send(near);
         });
         written.recv_timeout(Duration::from_secs(5)).expect("all is written");
     }
