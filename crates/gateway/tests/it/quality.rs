@@ -226,7 +226,8 @@ fn a_sender_that_shifts_its_clock_costs_the_moment() {
 fn a_marker_on_every_packet_makes_none_late() {
     let mut rng = ChaCha20Rng::seed_from_u64(7);
     let sent = |n: u64| {
-        let slow = if n < RATE { 0 } else { 25 * MS } + if n % 120 == 0 { 38 * MS } else { 0 };
+        let slow =
+            if n < RATE { 0 } else { 25 * MS } + if n.is_multiple_of(120) { 38 * MS } else { 0 };
         Sent::new(n, 40 * MS + slow + rng.random_range(0..MS))
     };
     let sent: Vec<Sent> = (0..RATE * 120).map(sent).collect();
