@@ -7,6 +7,7 @@ mod calls;
 mod challenge;
 mod common;
 mod ending;
+mod flows;
 mod hostile;
 mod large;
 mod late;
