@@ -47,14 +47,8 @@ impl Link {
     }
 
     fn transmit_first(&mut self, now: Time, arena: &mut TxArena) -> Progress {
-        if self.seal.ready() && self.has_path_frames() {
-            // The neighbour decides how many they are.
-            if !arena.has_room(self.uplink) {
-                return Progress::NoRoom;
-            }
-            if !self.send_path(now, arena) {
-                return Progress::ArenaFull;
-            }
+        if self.seal.ready() && !self.send_path(now, arena) {
+            return Progress::ArenaFull;
         }
         let Some(to) = self.address.filter(|_| self.seal.ready()) else { return Progress::Idle };
         if self.goodbye_is_due(now) && !self.send_goodbye(now, to, arena) {
