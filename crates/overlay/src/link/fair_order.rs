@@ -18,8 +18,8 @@ use trunkline_base::Time;
 /// Time over which the pace is measured.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// Buckets of sources and of flows, and places in each. A full bucket forgets the record that ends
-/// first.
+/// Buckets of sources and of flows, and places in each. A full bucket forgets the source that ends
+/// first, or the flow whose last packet leaves first.
 const BUCKETS: usize = 64;
 const PLACES: usize = 4;
 
@@ -168,7 +168,7 @@ impl FairOrder {
     fn flow(&mut self, hash: u64) -> &mut Flow {
         let bucket = &mut self.flows[hash as usize % BUCKETS];
         let known = bucket.iter().position(|flow| flow.hash == hash);
-        let n = known.unwrap_or_else(|| least(bucket, |flow| flow.end));
+        let n = known.unwrap_or_else(|| least(bucket, |flow| flow.number));
         if known.is_none() {
             bucket[n] = Flow { hash, end: 0, number: 0 };
         }
