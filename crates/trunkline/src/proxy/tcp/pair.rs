@@ -26,7 +26,7 @@ const UNSENT: u32 = 64 << 10;
 /// flight, and their number until it counts as gone. That is two minutes, and a little more: the
 /// system probes a closed window every two minutes in the end.
 const LOOK: Duration = Duration::from_secs(5);
-const LOOKS: u32 = 25;
+const LOOKS: u32 = 26;
 
 /// A connection without data in flight is probed by the system: after this silence, at this
 /// interval and so often until the other end counts as gone, two minutes in all.
