@@ -244,16 +244,21 @@ impl OwnQueues {
         links
     }
 
-    /// Chooses those of `waiting` that join a race for `uplink`, in turn.
-    fn choose(&mut self, now: Time, uplink: UplinkId, waiting: &Waiting) -> Vec<LinkId> {
-        let racing = self.racers(uplink).len();
+    /// Those of `waiting` that may race, and how many of them may do so at once.
+    fn may_race(&self, now: Time, waiting: &Waiting) -> (Vec<LinkId>, usize) {
         let rests = |id: &LinkId| self.past.get(id).is_some_and(|past| past.rests_until > now);
         let may = |id: &&LinkId| !self.group_of.contains_key(*id) && !rests(id);
         let urgent: Vec<_> = waiting.urgent.iter().filter(may).copied().collect();
-        let (mut all, at_once) = match urgent.is_empty() {
+        match urgent.is_empty() {
             true => (waiting.shared.iter().filter(may).copied().collect(), SHARED_AT_ONCE),
             false => (urgent, URGENT_AT_ONCE),
-        };
+        }
+    }
+
+    /// Chooses those of `waiting` that join a race for `uplink`, in turn.
+    fn choose(&mut self, now: Time, uplink: UplinkId, waiting: &Waiting) -> Vec<LinkId> {
+        let racing = self.racers(uplink).len();
+        let (mut all, at_once) = self.may_race(now, waiting);
         let later = all.partition_point(|id| *id <= self.last);
         all.rotate_left(later);
         all.truncate(at_once.saturating_sub(racing).min(self.free()));

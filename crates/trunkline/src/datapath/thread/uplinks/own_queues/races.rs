@@ -148,7 +148,8 @@ impl Uplinks {
         let worth = waiting.links > 1 && (full || waiting.urgent.len() + waiting.shared.len() > 1);
         if worth && full && self.own_queues.free() == 0 {
             // Links that are busy must not keep one that hangs from being found.
-            let moved = self.own_queues.make_room(URGENT_AT_ONCE);
+            let (racers, at_once) = self.own_queues.may_race(now, waiting);
+            let moved = self.own_queues.make_room(racers.len().min(at_once));
             self.waiting.extend(moved);
         }
         let chosen = if worth { self.own_queues.choose(now, uplink, waiting) } else { Vec::new() };
