@@ -1,7 +1,6 @@
 //! The gateway itself: its inputs, its state and its outputs.
 
 mod ending;
-mod flows;
 mod names;
 mod refusal;
 mod requests;

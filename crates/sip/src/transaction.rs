@@ -250,15 +250,6 @@ impl Transactions {
         self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect()
     }
 
-    /// The connections on which a final response is still expected, from either side.
-    pub fn connections(&self) -> impl Iterator<Item = u64> {
-        let waits =
-            |t: &&Transaction| matches!(t.phase, Phase::New | Phase::Calling | Phase::Proceeding);
-        let hops = |t: &Transaction| [Some(t.upstream), t.downstream.as_ref().map(|(to, _)| *to)];
-        let hops = self.all.values().filter(waits).flat_map(hops).flatten();
-        hops.filter_map(|hop| hop.connection)
-    }
-
     /// Processes a message without a fault that came from `from`. Some room is reserved for
     /// requests of established calls: `is_of_call` is called if there is no other room.
     pub fn receive(

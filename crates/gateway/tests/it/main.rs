@@ -7,7 +7,6 @@ mod calls;
 mod challenge;
 mod common;
 mod ending;
-mod flows;
 mod forking;
 mod hostile;
 mod large;

@@ -370,44 +370,32 @@ impl Driver {
 
     /// Makes room for one more connection with this address; false if it can't have one. An address
     /// that has its share gives up one of its own, never another's. If all slots are taken, the address
-    /// with the most connections gives one up. None that a request, a call or a registered phone needs
-    /// is given up: a host behind the same NAT must not cut off its neighbours.
+    /// with the most connections gives one up.
     fn has_room(&mut self, address: IpAddr) -> bool {
+        let of = |line: &Connection| line.remote.ip().to_canonical();
         let address = address.to_canonical();
-        let is_its = |line: &Connection| line.remote.ip().to_canonical() == address;
-        let same = self.connections.values().filter(|line| is_its(line)).count();
-        let has_share = same >= CONNECTIONS / 8;
-        if !has_share && self.connections.len() < CONNECTIONS {
-            return true;
-        }
-        let (now, in_use) = (clock::now(), self.gateway.connections_in_use());
-        let rank = |(n, line): (&u64, &Connection)| {
-            let rank = line.activity.rank(now).filter(|_| !in_use.contains(n));
-            (*n, line.remote.ip().to_canonical(), rank)
-        };
-        let all = self.connections.iter().map(rank);
-        let first = if has_share {
-            most_idle(all.filter(|(_, ip, _)| *ip == address))
-        } else {
-            let config = self.gateway.config();
-            let untrusted = all.filter(|(_, ip, _)| !config.trusts(*ip));
-            // A trusted address gets a slot as long as any untrusted one holds one.
-            surplus(untrusted, Some(same).filter(|_| !config.trusts(address)))
-        };
-        if has_share {
-            let then = match first {
-                Some(_) => "the one that has been idle longest is closed for a new one",
-                None => "a new one is refused, since requests, calls or registered phones use all",
-            };
-            let limited = &mut self.limited_logs.full;
-            limited.warn(
-                now,
+        let all = self.connections.iter();
+        let all = all.map(|(&n, line)| (n, of(line), line.activity.rank()));
+        let same = all.clone().filter(|(_, ip, _)| *ip == address).count();
+        if same >= CONNECTIONS / 8 {
+            let first = most_idle(all.filter(|(_, ip, _)| *ip == address));
+            self.limited_logs.full.warn(
+                clock::now(),
                 format_args!(
-                    "{address} has {same} SIP connections, as many as one address may: {then}"
+                    "{address} has {same} SIP connections, as many as one address may: the one that \
+                     has been idle longest is closed for a new one"
                 ),
             );
+            return first.inspect(|&first| self.over(first)).is_some();
         }
-        first.inspect(|&first| self.over(first)).is_some()
+        if self.connections.len() < CONNECTIONS {
+            return true;
+        }
+        let config = self.gateway.config();
+        let untrusted = all.filter(|(_, ip, _)| !config.trusts(*ip));
+        // A trusted address gets a slot as long as any untrusted one holds one.
+        let same = if config.trusts(address) { None } else { Some(same) };
+        surplus(untrusted, same).inspect(|&first| self.over(first)).is_some()
     }
 
     fn on_events(&mut self) {
@@ -522,28 +510,23 @@ fn log_end(call: &CallView, outcome: CallOutcome) {
     tracing::info!(call = call.name, from = call.from, to = call.to, "{why}");
 }
 
-/// A connection, the address of its peer, and its rank among those that may be closed; `None` if it is
-/// needed.
-type Ranked = (u64, IpAddr, Option<(bool, u64)>);
+/// A connection, the address of its peer, and its rank among those that may be closed.
+type Ranked = (u64, IpAddr, (bool, u64));
 
 /// The connection to be closed first.
 fn most_idle(all: impl Iterator<Item = Ranked>) -> Option<u64> {
-    let may_close = all.filter_map(|(connection, _, rank)| Some((rank?, connection)));
-    may_close.min().map(|(_, connection)| connection)
+    all.min_by_key(|(connection, _, rank)| (*rank, *connection)).map(|(connection, ..)| connection)
 }
 
-/// The most idle connection of the address that has the most, of those that can give one up, unless
-/// `same`, the count of the address that wants one more, would then be larger.
+/// The most idle connection of the address that has the most, if it has more than any other and, unless
+/// that is `None`, more than `same`, the count of the address that wants one more.
 fn surplus(all: impl Iterator<Item = Ranked> + Clone, same: Option<usize>) -> Option<u64> {
-    let mut each: BTreeMap<IpAddr, (usize, bool)> = BTreeMap::new();
-    for (_, ip, rank) in all.clone() {
-        let (count, may_close) = each.entry(ip).or_default();
-        *count += 1;
-        *may_close |= rank.is_some();
+    let mut each: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (_, ip, _) in all.clone() {
+        *each.entry(ip).or_default() += 1;
     }
-    let each = each.into_iter().filter(|(_, (_, may_close))| *may_close);
-    let most = each.max_by_key(|&(_, (count, _))| count);
-    let (ip, _) = most.filter(|&(_, (count, _))| same.is_none_or(|same| count > same + 1))?;
+    let most = each.into_iter().max_by_key(|&(_, count)| count);
+    let (ip, _) = most.filter(|&(_, count)| same.is_none_or(|same| count > same + 1))?;
     most_idle(all.filter(|(_, other, _)| *other == ip))
 }
 
@@ -582,21 +565,13 @@ mod tests {
         let address = |n: u8| IpAddr::from([192, 0, 2, n]);
         // The third has carried no message yet; of the others, the second has been idle longest.
         let all = [(3, 1, 90), (4, 2, 50), (5, 2, 40), (7, 1, 20), (8, 1, 80), (9, 3, 10)];
-        let all = all.map(|(n, ip, last)| (n, address(ip), Some((n != 8, last))));
+        let all = all.map(|(n, ip, last)| (n, address(ip), (n != 8, last)));
         let each = |same| surplus(all.into_iter(), same);
         assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(8); 3]);
         assert_eq!(each(Some(2)), None, "who wants one would have as many");
         assert_eq!(surplus(std::iter::empty(), None), None);
         let used = all.into_iter().filter(|(n, ..)| *n != 8);
         assert_eq!(most_idle(used.filter(|(_, ip, _)| *ip == address(1))), Some(7));
-        // An address that needs all of its connections gives none up.
-        let free = |n: u64| (n < 6).then_some((true, 10 * n));
-        let needed = all.map(|(n, ip, _)| (n, ip, free(n)));
-        assert_eq!(surplus(needed.into_iter(), Some(1)), Some(3));
-        let needed = all.map(|(n, ip, _)| (n, ip, free(n).filter(|_| ip != address(1))));
-        let each = |same| surplus(needed.into_iter(), same);
-        assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(4), None, Some(4)]);
-        assert_eq!(most_idle(needed.into_iter().filter(|(_, ip, _)| *ip == address(1))), None);
     }
 
     #[test]

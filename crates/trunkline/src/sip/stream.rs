@@ -6,16 +6,15 @@ use crate::clock;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use trunkline_base::Time;
 use trunkline_sip::transaction::Hop;
-use trunkline_sip::{Frame, Framer, Message, Name, Start, reply};
+use trunkline_sip::{Frame, Framer, Message, Start, reply};
 
 /// Maximum number of messages queued for a connection.
 pub const OUTBOX: usize = 512;
@@ -46,10 +45,6 @@ const WRITE: Duration = Duration::from_secs(10);
 /// Time limit for the first message on a connection: the duration of a transaction.
 pub const FIRST: Duration = Duration::from_secs(32);
 
-/// Time since the last byte for which a phone counts as reachable by the connection that it has
-/// registered by: the usual interval between registrations (RFC 3261, 10.2).
-const REACHABLE: Duration = Duration::from_secs(3_600);
-
 /// Channel ends and parameters of a connection's task.
 pub struct Line {
     /// Source of its messages.
@@ -64,22 +59,11 @@ pub struct Line {
     pub activity: Arc<Activity>,
 }
 
-/// When bytes last passed on a connection, and its [`Use`].
+/// When bytes last passed on a connection, and whether any message has.
 #[derive(Debug, Default)]
 pub struct Activity {
     last: AtomicU64,
-    used: AtomicU8,
-}
-
-/// Purposes of a connection, the least of which is given up first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Use {
-    /// It has carried no message yet.
-    Nothing = 0,
-    /// It has carried messages, and no phone is reached by it.
-    Messages = 1,
-    /// A phone has registered by it, and its calls arrive here.
-    Registration = 2,
+    has_message: AtomicBool,
 }
 
 impl Activity {
@@ -96,32 +80,13 @@ impl Activity {
     }
 
     fn message(&self) {
-        self.used.fetch_max(Use::Messages as u8, Ordering::Relaxed);
-    }
-
-    /// Notes that a message is written. An answer to a registration has the contacts that remain (RFC
-    /// 3261, 10.3).
-    fn writes(&self, bytes: &[u8]) {
-        self.message();
-        if !bytes.starts_with(b"SIP/2.0 2") || !bytes.windows(8).any(|word| word == b"REGISTER") {
-            return;
-        }
-        let Ok(answer) = Message::parse(bytes) else { return };
-        if answer.cseq().is_some_and(|cseq| cseq.method == b"REGISTER") {
-            let is_reached = answer.first(Name::Contact).is_some();
-            let used = if is_reached { Use::Registration } else { Use::Messages };
-            self.used.store(used as u8, Ordering::Relaxed);
-        }
+        self.has_message.store(true, Ordering::Relaxed);
     }
 
     /// Key by which connections are sorted, the one to be closed first: those that have never carried a
-    /// message, then those by which no phone is reached, each of them by how long it has been idle.
-    /// `None` if a phone is reached by it.
-    pub fn rank(&self, now: Time) -> Option<(bool, u64)> {
-        let (used, last) = (self.used.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed));
-        let is_idle = now.since(Time::from_nanos(last)) >= REACHABLE;
-        let rank = (used > Use::Nothing as u8, last);
-        (used < Use::Registration as u8 || is_idle).then_some(rank)
+    /// message, then those that have been idle longest.
+    pub fn rank(&self) -> (bool, u64) {
+        (self.has_message.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed))
     }
 }
 
@@ -238,7 +203,7 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
                 Some(Waiting { bytes, room }) => {
                     line.patience = None;
                     line.activity.bytes();
-                    line.activity.writes(&bytes);
+                    line.activity.message();
                     write(&mut stream, &bytes).await?;
                     drop(room);
                 }
@@ -438,35 +403,6 @@ mod tests {
                 assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
             }
         });
-    }
-
-    #[test]
-    fn a_connection_that_a_phone_has_registered_by_is_kept() {
-        let activity = Activity::begin();
-        let now = clock::now();
-        let answer = |code: &str, method: &str, contact: &str| {
-            let text = format!(
-                "SIP/2.0 {code} x\r\nVia: SIP/2.0/TCP a;branch=z9hG4bK1\r\nFrom: <sip:REGISTER@h>;\
-                 tag=1\r\nTo: <sip:a@h>;tag=2\r\nCall-ID: 1\r\nCSeq: 1 {method}\r\n{contact}\
-                 Content-Length: 0\r\n\r\n"
-            );
-            activity.writes(text.as_bytes());
-        };
-        assert!(activity.rank(now).is_some_and(|(has_message, _)| !has_message));
-        let contact = "Contact: <sip:a@h>;expires=60\r\n";
-        for (code, method, contact) in
-            [("401", "REGISTER", ""), ("200", "INVITE", contact), ("200", "REGISTER", "")]
-        {
-            answer(code, method, contact);
-            assert!(activity.rank(now).is_some_and(|(has_message, _)| has_message), "{method}");
-        }
-        answer("200", "REGISTER", contact);
-        answer("401", "REGISTER", "");
-        answer("200", "INVITE", contact);
-        assert_eq!(activity.rank(now), None);
-        assert!(activity.rank(now + REACHABLE).is_some());
-        answer("200", "REGISTER", "");
-        assert!(activity.rank(now).is_some());
     }
 
     #[test]
