@@ -36,6 +36,16 @@ fn per_packet(c: &mut Criterion, name: &str, case: Case) {
 fn node(c: &mut Criterion) {
     use Role::{Destination, Origin, Relay};
     use Service::{BestEffort, RealTime};
+    let relay = Case {
+        role: Relay,
+        service: RealTime,
+        flows: 1_000,
+        sources: 1,
+        busy: false,
+        loss: 0.0,
+        sealed: false,
+        trunk: false,
+    };
     for (name, role, service, flows, loss) in [
         ("relay, real time, 1 flow", Relay, RealTime, 1, 0.0),
         ("relay, real time, 1000 flows", Relay, RealTime, 1_000, 0.0),
@@ -49,7 +59,15 @@ fn node(c: &mut Criterion) {
         ("originate, 1000 flows", Origin, RealTime, 1_000, 0.0),
         ("originate, 10000 flows", Origin, RealTime, 10_000, 0.0),
     ] {
-        per_packet(c, name, Case { role, service, flows, loss, sealed: false, trunk: false });
+        per_packet(c, name, Case { role, service, flows, loss, ..relay });
+    }
+    for (name, service) in [("real time", RealTime), ("best effort", BestEffort)] {
+        for (load, busy) in [("", false), (", busy", true)] {
+            for sources in [1, 1_000] {
+                let name = format!("relay, {name}{load}, 1000 flows, {sources} sources");
+                per_packet(c, &name, Case { service, sources, busy, ..relay });
+            }
+        }
     }
 }
 

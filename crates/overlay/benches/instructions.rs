@@ -18,6 +18,8 @@ mod measured {
         role: Role::Relay,
         service: RealTime,
         flows: 1_000,
+        sources: 1,
+        busy: false,
         loss: 0.0,
         sealed: false,
         trunk: false,
@@ -25,6 +27,12 @@ mod measured {
     const SEALED: Case = Case { sealed: true, ..RELAY };
     const LOSSY: Case = Case { loss: 0.05, ..RELAY };
     const BEST_EFFORT: Case = Case { service: BestEffort, ..RELAY };
+    const SOURCES: Case = Case { sources: 1_000, ..RELAY };
+    const SOURCES_BEST_EFFORT: Case = Case { service: BestEffort, ..SOURCES };
+    const BUSY: Case = Case { busy: true, ..RELAY };
+    const BUSY_BEST_EFFORT: Case = Case { service: BestEffort, ..BUSY };
+    const BUSY_SOURCES: Case = Case { busy: true, ..SOURCES };
+    const BUSY_SOURCES_BEST_EFFORT: Case = Case { service: BestEffort, ..BUSY_SOURCES };
     const DESTINATION: Case = Case { role: Role::Destination, ..RELAY };
     const ORIGIN: Case = Case { role: Role::Origin, ..RELAY };
 
@@ -33,6 +41,12 @@ mod measured {
     #[bench::relay_real_time_5_percent_loss(LOSSY)]
     #[bench::relay_real_time_sealed(SEALED)]
     #[bench::relay_best_effort(BEST_EFFORT)]
+    #[bench::relay_real_time_1_000_sources(SOURCES)]
+    #[bench::relay_best_effort_1_000_sources(SOURCES_BEST_EFFORT)]
+    #[bench::relay_real_time_busy(BUSY)]
+    #[bench::relay_real_time_busy_1_000_sources(BUSY_SOURCES)]
+    #[bench::relay_best_effort_busy(BUSY_BEST_EFFORT)]
+    #[bench::relay_best_effort_busy_1_000_sources(BUSY_SOURCES_BEST_EFFORT)]
     #[bench::deliver(DESTINATION)]
     #[bench::originate(ORIGIN)]
     fn per_10_000_packets(mut chain: Chain) -> Chain {

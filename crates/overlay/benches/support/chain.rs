@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use rand::RngExt;
 use trunkline_base::wire::Writer;
-use trunkline_base::{Rng, Time, rng};
+use trunkline_base::{Bitrate, Rng, Time, rng};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link;
@@ -16,7 +16,7 @@ use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 use trunkline_overlay::trunk;
-use trunkline_overlay::wire::{Incarnation, NodeId, Service};
+use trunkline_overlay::wire::{Frame, Frames, Incarnation, NodeId, Seal, Service};
 
 /// Datagrams in one receive call of the daemon; here, packets in one step.
 pub const BATCH: usize = 64;
@@ -27,6 +27,9 @@ const RTP_HEADER: usize = 12;
 
 /// Packet rate of a thousand calls.
 const PACKETS_PER_SECOND: u32 = 50_000;
+
+/// Rate of a busy link: less than that of the packets that come.
+const BUSY: u64 = 80_000_000;
 
 /// Twice the number of packets that a link keeps for retransmission, and long enough for hellos to
 /// have measured the round trip.
@@ -58,6 +61,12 @@ pub struct Case {
     pub service: Service,
     /// Number of flows that the packets belong to. Up to a thousand, each has its own session.
     pub flows: u16,
+    /// Number of nodes that the relay's packets come from, up to a thousand. One is the origin. If
+    /// there are more, each flow has one of them as its source, and the links must be unsealed.
+    pub sources: u16,
+    /// Whether the relay's link to the destination is too slow for the packets, so that a queue
+    /// stands in it.
+    pub busy: bool,
     /// Share of datagrams that each link loses in each direction, 0 to 1.
     pub loss: f64,
     /// Whether the links are sealed.
@@ -90,9 +99,11 @@ impl Inbox {
         Inbox { bytes: vec![[0; DATAGRAM]; INBOX], heads: Vec::with_capacity(INBOX) }
     }
 
-    fn push(&mut self, from: SocketAddr, datagram: &[u8]) {
-        self.bytes[self.heads.len()][..datagram.len()].copy_from_slice(datagram);
+    fn push(&mut self, from: SocketAddr, datagram: &[u8]) -> &mut [u8] {
+        let place = &mut self.bytes[self.heads.len()][..datagram.len()];
+        place.copy_from_slice(datagram);
         self.heads.push((datagram.len(), from));
+        place
     }
 }
 
@@ -120,6 +131,20 @@ pub struct Chain {
 
 fn id(place: usize) -> NodeId {
     NodeId(place as u32 + 1)
+}
+
+/// A node behind the origin, from which the packets of some flows seem to come.
+fn source(number: u16) -> NodeId {
+    NodeId(1_001 + u32::from(number))
+}
+
+/// Gives the packet in `envelope` the source of its flow.
+fn set_source(envelope: &mut [u8], sources: u16) {
+    let frames = Seal::frames_mut(envelope);
+    let Some(Ok(Frame::Data(mut header, packet))) = Frames::new(frames).next() else { return };
+    let len = packet.len() as u16;
+    header.flow.source = source(header.flow.source_port % sources);
+    header.emit(len, &mut Writer::new(frames)).expect("a header was there before");
 }
 
 fn identity(place: usize) -> Identity {
@@ -158,12 +183,20 @@ impl Stage {
             let mut link = link::Config::new(id(neighbour));
             link.address = Some(address(neighbour));
             link.key = sealed.then(|| identity(neighbour).public());
+            let is_busy = case.busy && neighbour == Role::Destination as usize;
+            link.rate = is_busy.then(|| Bitrate::from_bps(BUSY));
             config.links.push(link);
         }
         config.sealing = sealed.then(|| Sealing::new(identity(at)));
         // The origin's end; the destination answers it.
         if at != Role::Relay as usize {
             config.routes.push(StaticRoute { to: None, via: id(1), onward: Duration::ZERO });
+        }
+        // Only known nodes have turns of their own.
+        if at == Role::Relay as usize && case.sources > 1 {
+            let to = (0..case.sources).map(|k| Some(source(k)));
+            let onward = Duration::ZERO;
+            config.routes.extend(to.map(|to| StaticRoute { to, via: id(0), onward }));
         }
         if at == Role::Origin as usize {
             config.trunks.extend(case.trunk.then(|| trunk::Config::new(id(2))));
@@ -213,6 +246,7 @@ impl Stage {
 impl Chain {
     /// Creates a chain with full rings and links that have measured their round trips.
     pub fn new(case: Case) -> Chain {
+        assert!(case.sources == 1 || !case.sealed, "a sealed header can't be changed on its way");
         let mut stages = [0, 1, 2].map(|at| Stage::new(at, &case));
         let sessions = case.flows.min(1_000);
         let origins: Vec<_> = (0..sessions).map(|k| stages[0].open(1_000 + k)).collect();
@@ -288,7 +322,10 @@ impl Chain {
             let Some(receiver) = &mut others[place(run.to)] else { continue };
             for envelope in sender.arena.envelopes(run) {
                 if self.case.loss == 0.0 || !self.rng.random_bool(self.case.loss) {
-                    receiver.inbox.push(address(from), envelope);
+                    let received = receiver.inbox.push(address(from), envelope);
+                    if from == Role::Origin as usize && self.case.sources > 1 {
+                        set_source(received, self.case.sources);
+                    }
                 }
             }
         }

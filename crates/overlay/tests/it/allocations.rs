@@ -12,7 +12,16 @@ use trunkline_overlay::wire::{
 fn allocations_of(role: chain::Role, service: Service, sealed: bool, trunk: bool) -> u64 {
     // A TCP's share of a lossy link would be only few of these packets.
     let loss = if service == Service::Reliable { 0.001 } else { 0.05 };
-    let mut chain = Chain::new(Case { role, service, flows: 1_000, loss, sealed, trunk });
+    let mut chain = Chain::new(Case {
+        role,
+        service,
+        flows: 1_000,
+        sources: 1,
+        busy: false,
+        loss,
+        sealed,
+        trunk,
+    });
     let (delivered, (repeated, asked)) = (chain.delivered(), chain.repairs());
     let batches = 1_000;
     let allocations = (0..batches)
