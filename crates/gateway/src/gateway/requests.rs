@@ -180,10 +180,12 @@ impl Gateway {
     }
 
     /// Reports a host from which nothing has come on the connection of a request that has had no
-    /// answer in time. If the connection was made for the request's length, the next ones go by UDP.
+    /// answer in time. If the connection was made for the length of an INVITE, the next ones go by
+    /// UDP. Other requests may rightly stay without an answer (RFC 4320, 4.2).
     pub(super) fn note_silence(&mut self, now: Time, id: TransactionId) {
         let Some(pending) = self.pending.get(&id) else { return };
-        let (remote, is_long) = (pending.down.remote, pending.is_long);
+        let (remote, is_long) =
+            (pending.down.remote, pending.is_long && pending.method == b"INVITE");
         if let Some(connection) = pending.down.connection
             && self.hops.is_silent(pending.sent, connection)
         {

@@ -188,9 +188,9 @@ fn only_an_invite_has_to_be_answered_soon() {
             assert_eq!(sent(&mut gateway), [(None, "200".to_owned())]);
         }
         gateway.handle_timeout(after(32), &mut board);
-        let silent = Event::Silent(at("10.1.0.20:5060"), connection, true);
+        let silent = Event::Silent(at("10.1.0.20:5060"), connection, false);
         assert_eq!(gateway.event(), (!answers).then_some(silent));
-        assert_eq!(connects(&mut gateway, after(33), 2, uri), answers);
+        assert!(connects(&mut gateway, after(33), 2, uri));
     }
 }
 
