@@ -95,10 +95,15 @@ impl Places {
 
     fn leave<L: Latched>(&mut self, legs: &BTreeMap<u16, L>, port: u16, place: Option<SocketAddr>) {
         let Some(at) = place.filter(|at| self.0.get(at) == Some(&port)) else { return };
-        let latches = legs.get(&port).map(Latched::latches);
-        if !latches.is_some_and(|both| both.iter().any(|latch| latch.heard() == Some(at))) {
-            self.0.remove(&at);
+        let hears = |leg: &L| leg.latches().iter().any(|latch| latch.heard() == Some(at));
+        if legs.get(&port).is_some_and(hears) {
+            return;
         }
+        // Packets of another leg's stream may come from there, too.
+        match legs.iter().find(|(other, leg)| **other != port && hears(leg)) {
+            Some((other, _)) => self.0.insert(at, *other),
+            None => self.0.remove(&at),
+        };
     }
 }
 
@@ -270,6 +275,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Phone 0 has forged packets of phone 1's place, and its call ends.
+    #[test]
+    fn a_place_that_was_forged_is_its_owners_again() {
+        let mut gateway = Gateway::with(3);
+        gateway.run(2, 5_000, |n| 1_024 + n);
+        gateway.now += 5_000;
+        assert!(gateway.takes(0, 1_025, 66));
+        gateway.now += 20;
+        assert!(gateway.takes(1, 1_025, 1));
+        gateway.close(0);
+        gateway.now += 20;
+        assert!(gateway.takes(1, 1_025, 1));
+        assert!(!gateway.takes(2, 1_025, 9), "phone 1 sends from there");
     }
 
     /// Phone 0 has forged the source before the NAT gave it to phone 1.
