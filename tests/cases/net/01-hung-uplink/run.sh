@@ -38,6 +38,8 @@ part() {
 queue_fills() { tc -n 1 qdisc add dev eth0 root tbf rate 8bit burst 2kb limit 8mb; }
 queue_drains() { tc -n 1 qdisc del dev eth0 root; }
 gateway_gone() {
+    # A host also learns the gateway's address from the gateway's own requests: it needs to send none.
+    ip -n router neigh replace 10.9.1.2 lladdr "$(inside 1 cat /sys/class/net/eth0/address)" dev r1
     inside router sysctl -qw net.ipv4.conf.r1.arp_ignore=8
     ip -n 1 neigh flush dev eth0
 }
