@@ -63,7 +63,8 @@ const FORGET: Duration = Duration::from_secs(30);
 const REMEMBERED: usize = 8;
 /// Interval between two challenges of one candidate.
 const CHALLENGE_AGAIN: Duration = Duration::from_millis(100);
-/// Least interval between two responses by an uplink without room. Each end sends fewer challenges.
+/// Time in which an uplink without room gets two responses at most: an end sends one challenge to each
+/// of two addresses every [`CHALLENGE_AGAIN`], and both may lead here.
 const RESPOND_AGAIN: Duration = Duration::from_millis(50);
 /// Interval between two hellos to a candidate on an unsealed link; only the last can be echoed.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -89,8 +90,8 @@ pub(super) struct State {
     answered: Option<SocketAddr>,
     /// A challenge from the neighbour that this end still has to answer, and its source.
     owed: Option<(SocketAddr, [u8; 8])>,
-    /// Time of the last such answer.
-    responded: Time,
+    /// Times of the last two such answers, the later one first.
+    responded: [Time; 2],
     /// Source address of the last envelope, if that came by a path that the link may use.
     last: Option<SocketAddr>,
     astray: Option<Astray>,
@@ -413,12 +414,13 @@ impl Link {
     /// room: where the present address can't be reached, the neighbour may have another one.
     pub(super) fn send_path(&mut self, now: Time, arena: &mut TxArena) -> bool {
         // The neighbour decides how many responses there are.
-        let may = now.since(self.place.responded) >= RESPOND_AGAIN || arena.has_room(self.uplink);
+        let [last, before] = self.place.responded;
+        let may = now.since(before) >= RESPOND_AGAIN || arena.has_room(self.uplink);
         if let Some((to, data)) = self.place.owed.filter(|_| may) {
             if !self.send_path_frame(now, to, PathFrame::Response(data), arena) {
                 return false;
             }
-            (self.place.owed, self.place.responded) = (None, now);
+            (self.place.owed, self.place.responded) = (None, [now, last]);
         }
         let Some(candidate) = self.place.candidate.as_mut().filter(|c| c.due) else { return true };
         if candidate.nonces.is_none() {
