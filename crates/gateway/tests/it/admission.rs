@@ -1,7 +1,7 @@
 //! Calls that a trunk between two gateways does not take.
 
 use crate::common::*;
-use trunkline_gateway::{CallOutcome, Config, Event};
+use trunkline_gateway::{CallOutcome, Config};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::Message;
 
@@ -14,14 +14,6 @@ fn refused(world: &mut World) -> Message {
     assert!(text(&refusal).contains("takes no new calls"), "{}", text(&refusal));
     assert_eq!(world.mail_of(B.at), [""; 0]);
     refusal
-}
-
-fn outcomes(world: &World, site: usize) -> Vec<CallOutcome> {
-    let ended = |event: &Event| match event {
-        Event::Ended(_, outcome) => Some(*outcome),
-        _ => None,
-    };
-    world.sites[site].events.iter().filter_map(ended).collect()
 }
 
 fn answered(world: &mut World, name: &str) {
@@ -38,8 +30,8 @@ fn the_far_gateway_judges_by_the_offer() {
     world.sites[1].board.full.insert(1);
     call_from(&mut world, &A, A.at, "first", "10.1.0.9:4000");
     refused(&mut world);
-    assert_eq!(outcomes(&world, 1), [CallOutcome::Trunk]);
-    assert_eq!(outcomes(&world, 0), [CallOutcome::Refused(503)]);
+    assert_eq!(world.outcomes(1), [CallOutcome::Trunk]);
+    assert_eq!(world.outcomes(0), [CallOutcome::Refused(503)]);
     assert!(world.sites.iter().all(|site| site.gateway.free_ports() == 50));
     // Room again: the next call is taken.
     world.sites[1].board.full.clear();
@@ -53,7 +45,7 @@ fn the_near_gateway_judges_by_the_node_of_the_last_call() {
     world.sites[0].board.full.insert(2);
     call_from(&mut world, &A, A.at, "second", "10.1.0.9:4100");
     refused(&mut world);
-    assert_eq!(outcomes(&world, 0), [CallOutcome::Trunk]);
+    assert_eq!(world.outcomes(0), [CallOutcome::Trunk]);
     // The call that was let in stays in.
     let ids: Vec<_> =
         world.sites[0].gateway.calls().map(|call| (call.name, call.is_over)).collect();

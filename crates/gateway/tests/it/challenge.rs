@@ -1,7 +1,7 @@
 //! An INVITE that is challenged, and repeated with credentials: one call.
 
 use crate::common::*;
-use trunkline_gateway::{CallOutcome, Event};
+use trunkline_gateway::CallOutcome;
 use trunkline_sip::Message;
 
 const G: &str = "10.1.0.1:5060";
@@ -20,20 +20,12 @@ fn challenged(code: &str) -> (World, Message) {
     (world, invite)
 }
 
-fn outcomes(world: &World) -> Vec<CallOutcome> {
-    let ended = |event: &Event| match event {
-        Event::Ended(_, outcome) => Some(*outcome),
-        _ => None,
-    };
-    world.sites[0].events.iter().filter_map(ended).collect()
-}
-
 #[test]
 fn a_challenge_and_its_answer_are_one_call() {
     for code in ["407 Proxy Authentication Required", "401 Unauthorized"] {
         let (mut world, first) = challenged(code);
         world.wait(20_000);
-        assert!(outcomes(&world).is_empty());
+        assert!(world.outcomes(0).is_empty());
         world.send(A.at, G, &A.request(("INVITE", 2, URI), "", &[], &sdp("10.1.0.9:4000")));
         let second = world.read(B.at, "INVITE");
         assert_eq!(wanted(&first), wanted(&second), "the same ports");
@@ -47,7 +39,7 @@ fn a_challenge_and_its_answer_are_one_call() {
         world.send(A.at, G, &A.request(("BYE", 3, URI), "b", &back, ""));
         let bye = world.read(B.at, "BYE");
         world.send(B.at, G, &B.response(&bye, "200 OK", ""));
-        assert_eq!(outcomes(&world), [CallOutcome::CallerHungUp]);
+        assert_eq!(world.outcomes(0), [CallOutcome::CallerHungUp]);
         assert_eq!(world.sites[0].gateway.free_ports(), 50);
     }
 }
@@ -56,9 +48,9 @@ fn a_challenge_and_its_answer_are_one_call() {
 fn a_challenge_without_an_answer_ends_the_call() {
     let (mut world, _) = challenged("407 Proxy Authentication Required");
     world.wait(31_000);
-    assert!(outcomes(&world).is_empty());
+    assert!(world.outcomes(0).is_empty());
     world.wait(2_000);
-    assert_eq!(outcomes(&world), [CallOutcome::Refused(407)]);
+    assert_eq!(world.outcomes(0), [CallOutcome::Refused(407)]);
     assert_eq!(world.sites[0].gateway.free_ports(), 50);
     // The same Call-ID from another host, or with another tag, is another call.
     for (from, tag) in [("10.1.0.8:5060", "a"), (A.at, "c")] {
@@ -85,5 +77,5 @@ fn a_registrar_that_challenges_for_ever_keeps_one_call() {
     let stats = world.sites[0].gateway.stats();
     assert_eq!((stats.calls, stats.live), (1, 1));
     world.wait(40_000);
-    assert_eq!(outcomes(&world), [CallOutcome::Refused(407)]);
+    assert_eq!(world.outcomes(0), [CallOutcome::Refused(407)]);
 }

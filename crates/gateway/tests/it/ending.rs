@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use std::time::Duration;
-use trunkline_gateway::{CallOutcome, CallSelection, Config, Event};
+use trunkline_gateway::{CallOutcome, CallSelection, Config};
 use trunkline_sip::{Message, Name};
 
 const G: &str = "10.1.0.1:5060";
@@ -31,14 +31,6 @@ fn named(name: &str) -> CallSelection {
     CallSelection::Named(name.to_owned())
 }
 
-fn outcomes(world: &World) -> Vec<CallOutcome> {
-    let ended = |event: &Event| match event {
-        Event::Ended(_, outcome) => Some(*outcome),
-        _ => None,
-    };
-    world.sites[0].events.iter().filter_map(ended).collect()
-}
-
 fn value(message: &Message, name: Name) -> String {
     String::from_utf8_lossy(message.first(name).unwrap_or_default()).into_owned()
 }
@@ -64,7 +56,7 @@ fn a_call_without_a_sign_of_life_is_ended_at_both_ends() {
     assert_eq!(world.mail_of(A.at), [""; 0]);
     world.wait(2_000);
     hear_byes(&mut world);
-    assert_eq!(outcomes(&world), [CallOutcome::Idle]);
+    assert_eq!(world.outcomes(0), [CallOutcome::Idle]);
 }
 
 #[test]
@@ -77,9 +69,9 @@ fn silence_that_was_agreed_is_not_idle() {
     ] {
         let mut world = with(&a, &b, "", config(1, G));
         world.wait(2 * 3_600_000);
-        assert_eq!(outcomes(&world), [], "{a} {b}");
+        assert_eq!(world.outcomes(0), [], "{a} {b}");
         world.wait(11 * 3_600_000);
-        assert_eq!(outcomes(&world), [CallOutcome::Idle], "{a} {b}");
+        assert_eq!(world.outcomes(0), [CallOutcome::Idle], "{a} {b}");
     }
 }
 
@@ -89,9 +81,9 @@ fn the_time_is_a_setting_and_at_least_that_of_the_session_timer() {
         let config = Config { idle: Duration::from_secs(idle), ..config(1, G) };
         let mut world = with(&sdp("10.1.0.9:4000"), &sdp("10.1.0.20:5000"), timer, config);
         world.wait(1_000 * ends - 1_000);
-        assert_eq!(outcomes(&world), [], "{timer}");
+        assert_eq!(world.outcomes(0), [], "{timer}");
         world.wait(3_000);
-        assert_eq!(outcomes(&world), [CallOutcome::Idle], "{timer}");
+        assert_eq!(world.outcomes(0), [CallOutcome::Idle], "{timer}");
     }
 }
 
@@ -112,7 +104,7 @@ fn an_end_that_does_not_answer_its_bye_is_told_again_and_then_left() {
             world.send(B.at, G, &B.response(&bye, answer, ""));
         }
         assert!(world.sites[0].gateway.is_quiet(), "{answer}");
-        assert_eq!(outcomes(&world), [CallOutcome::Operator]);
+        assert_eq!(world.outcomes(0), [CallOutcome::Operator]);
     }
 }
 
@@ -141,7 +133,7 @@ fn a_stop_tells_all_ends_unless_it_is_not_wanted() {
         let site = &mut world.sites[0];
         site.gateway.stop(world.now, &mut site.board);
         world.run();
-        assert_eq!(outcomes(&world), [CallOutcome::Stopped; 2]);
+        assert_eq!(world.outcomes(0), [CallOutcome::Stopped; 2]);
         if bye_at_stop {
             // The call that rings is refused and cancelled.
             assert_eq!(world.mail_of(A.at), ["BYE", "503"]);
@@ -205,7 +197,7 @@ fn odd(
     let site = &mut world.sites[0];
     site.gateway.hang_up(world.now, &CallSelection::All, &mut site.board);
     world.run();
-    assert_eq!(outcomes(&world), [CallOutcome::Operator]);
+    assert_eq!(world.outcomes(0), [CallOutcome::Operator]);
     assert_eq!(world.sites[0].gateway.free_ports(), 50);
     [A.at, B.at].map(|end| (!world.mail_of(end).is_empty()).then(|| world.read(end, "BYE")))
 }

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use std::collections::BTreeSet;
-use trunkline_gateway::{CallOutcome, CallSelection, Event};
+use trunkline_gateway::{CallOutcome, CallSelection};
 use trunkline_sip::{Message, Name};
 
 const G: &str = "10.1.0.1:5060";
@@ -90,17 +90,9 @@ impl Forked {
         self.world.run();
     }
 
-    fn outcomes(&self) -> Vec<CallOutcome> {
-        let ended = |event: &Event| match event {
-            Event::Ended(_, outcome) => Some(*outcome),
-            _ => None,
-        };
-        self.world.sites[0].events.iter().filter_map(ended).collect()
-    }
-
     /// Checks that the call of P and Q1 is up, and that its ports are.
     fn is_up(&self) {
-        assert_eq!(self.outcomes(), []);
+        assert_eq!(self.world.outcomes(0), []);
         let site = &self.world.sites[0];
         let ports = site.gateway.calls().next().expect("a call").ports[0];
         assert!(ports.iter().all(|port| site.board.joined.contains_key(port)), "{ports:?}");
@@ -135,7 +127,7 @@ fn a_second_answer_that_its_caller_ends_leaves_the_call_up() {
     call.world.send(P.at, G, &bye);
     let bye = call.world.read(Q1.at, "BYE");
     call.world.send(Q1.at, G, &Q1.response(&bye, "200 OK", ""));
-    assert_eq!(call.outcomes(), [CallOutcome::CallerHungUp]);
+    assert_eq!(call.world.outcomes(0), [CallOutcome::CallerHungUp]);
     assert_eq!(call.world.sites[0].gateway.free_ports(), 50);
 }
 
@@ -187,7 +179,7 @@ fn a_stop_tells_a_second_phone_too() {
     for (end, phone) in [(&P, &Q1), (&Q1, &Q1), (&Q2, &Q2)] {
         call.is_ended(end, phone);
     }
-    assert_eq!(call.outcomes(), [CallOutcome::Stopped]);
+    assert_eq!(call.world.outcomes(0), [CallOutcome::Stopped]);
     assert_eq!(call.world.sites[0].gateway.free_ports(), 50);
 }
 
@@ -221,7 +213,7 @@ fn a_call_that_passes_here_twice_idles_out_once() {
             assert_eq!(branches.len(), 1, "{}: BYEs that are not the same", end.tag);
             call.is_ended(end, &Q1);
         }
-        assert_eq!(call.outcomes(), [CallOutcome::Idle]);
+        assert_eq!(call.world.outcomes(0), [CallOutcome::Idle]);
         assert_eq!(call.world.sites[0].gateway.stats().idle, 1);
     }
 }
@@ -240,7 +232,7 @@ fn the_callee_is_the_phone_of_whose_answer_the_caller_hears_first() {
         call.hang_up();
         call.is_ended(&P, &callee);
         call.is_ended(&callee, &callee);
-        assert_eq!(call.outcomes(), [CallOutcome::Operator]);
+        assert_eq!(call.world.outcomes(0), [CallOutcome::Operator]);
         // The other one is in no call any more.
         call.world.wait(1_000);
         call.is_ended(&other, &other);
@@ -277,7 +269,7 @@ fn a_call_that_passes_here_three_times_ends_as_one() {
     call.hang_up();
     call.is_ended(&P, &Q1);
     call.is_ended(&Q1, &Q1);
-    assert_eq!(call.outcomes(), [CallOutcome::Operator]);
+    assert_eq!(call.world.outcomes(0), [CallOutcome::Operator]);
     assert_eq!(call.world.sites[0].gateway.free_ports(), 50);
     assert!(call.world.sites[0].gateway.is_quiet());
 }

@@ -1,7 +1,7 @@
 //! Answers that cross the end of their call, and BYEs that fail: neither leaves an end in a call.
 
 use crate::common::*;
-use trunkline_gateway::{CallOutcome, CallSelection, Event};
+use trunkline_gateway::{CallOutcome, CallSelection};
 use trunkline_sip::{Message, Name};
 
 const G: &str = "10.1.0.1:5060";
@@ -38,14 +38,6 @@ fn hang_up(world: &mut World, site: usize) {
     let Site { gateway, board, .. } = &mut world.sites[site];
     assert_eq!(gateway.hang_up(now, &CallSelection::All, board), 1);
     world.run();
-}
-
-fn outcomes(world: &World, site: usize) -> Vec<CallOutcome> {
-    let ended = |event: &Event| match event {
-        Event::Ended(_, outcome) => Some(*outcome),
-        _ => None,
-    };
-    world.sites[site].events.iter().filter_map(ended).collect()
 }
 
 fn text_of(message: &Message, name: Name) -> String {
@@ -92,7 +84,7 @@ fn an_answer_that_crosses_the_end_of_a_ringing_call_is_acknowledged_and_ended() 
         world.mail.clear();
         accept_late(&mut world, &B, &invite);
         assert!(world.sites[0].gateway.is_quiet());
-        assert_eq!(outcomes(&world, 0), [CallOutcome::Operator]);
+        assert_eq!(world.outcomes(0), [CallOutcome::Operator]);
         world.wait(70_000);
         world.mail.clear();
         world.send(B.at, G, &B.response(&invite, "200 OK", ""));
@@ -171,7 +163,7 @@ fn a_bye_ends_the_call_whatever_it_is_answered() {
             "" => world.wait(33_000),
             _ => world.send(A.at, G, &A.response(&bye, answer, "")),
         }
-        assert_eq!(outcomes(&world, 0), [CallOutcome::CalleeHungUp], "{answer}");
+        assert_eq!(world.outcomes(0), [CallOutcome::CalleeHungUp], "{answer}");
         assert_eq!(world.sites[0].gateway.free_ports(), 50, "{answer}");
     }
 }
@@ -190,7 +182,7 @@ fn a_bye_that_is_challenged_may_be_repeated_and_else_counts() {
         let bye = world.read(A.at, "BYE");
         world.send(A.at, G, &A.response(&bye, "407 Proxy Authentication Required", ""));
         world.read(B.at, "407");
-        assert_eq!(outcomes(&world, 0), [], "it may be repeated");
+        assert_eq!(world.outcomes(0), [], "it may be repeated");
         if is_repeated {
             world.send(B.at, G, &of_b("BYE", 2));
             let bye = world.read(A.at, "BYE");
@@ -198,7 +190,7 @@ fn a_bye_that_is_challenged_may_be_repeated_and_else_counts() {
         } else {
             world.wait(34_000);
         }
-        assert_eq!(outcomes(&world, 0), [CallOutcome::CalleeHungUp]);
+        assert_eq!(world.outcomes(0), [CallOutcome::CalleeHungUp]);
     }
 }
 
@@ -211,7 +203,7 @@ fn a_bye_that_another_host_sends_counts_only_if_it_is_accepted() {
         world.send("10.1.0.77:5060", G, &of_b("BYE", 1).replace(B.at, "10.1.0.77:5060"));
         let bye = world.read(A.at, "BYE");
         world.send(A.at, G, &A.response(&bye, answer, ""));
-        assert_eq!(outcomes(&world, 0).is_empty(), !ends, "{answer}");
+        assert_eq!(world.outcomes(0).is_empty(), !ends, "{answer}");
     }
 }
 
@@ -222,14 +214,14 @@ fn a_bye_that_this_gateway_refuses_ends_the_call_and_tells_the_other_end() {
     {
         let mut world = answered();
         world.send(B.at, G, &of_b("BYE", 1).replace(of_old, new));
-        assert_eq!(outcomes(&world, 0), [CallOutcome::CalleeHungUp], "{new}");
+        assert_eq!(world.outcomes(0), [CallOutcome::CalleeHungUp], "{new}");
         assert_eq!(world.mail_of(A.at), ["BYE"], "{new}");
         assert_eq!(world.mail_of(B.at).len(), 1, "its refusal");
     }
     // One with an unsupported extension can be repeated without it.
     let mut world = answered();
     world.send(B.at, G, &of_b("BYE", 1).replace("Max-", "Proxy-Require: x\r\nMax-"));
-    assert_eq!((world.mail_of(B.at), outcomes(&world, 0)), (vec!["420".to_owned()], vec![]));
+    assert_eq!((world.mail_of(B.at), world.outcomes(0)), (vec!["420".to_owned()], vec![]));
 }
 
 const G2: &str = "10.2.0.1:5060";
@@ -281,7 +273,7 @@ fn the_other_gateway_records_why_a_gateway_has_ended_a_call() {
                 "" => world.wait(33_000),
                 _ => world.send(far.at, far.gateway, &far.response(&bye, answer, "")),
             }
-            assert_eq!(outcomes(&world, 1 - site), [cause], "{answer}");
+            assert_eq!(world.outcomes(1 - site), [cause], "{answer}");
         }
     }
 }
@@ -294,5 +286,5 @@ fn a_phone_cannot_pretend_to_be_a_gateway_that_ends_a_call() {
     let bye = world.read(FAR.at, "BYE");
     assert!(!text(&bye).contains("X-Trunkline"));
     world.send(FAR.at, G2, &FAR.response(&bye, "200 OK", ""));
-    assert_eq!([outcomes(&world, 0), outcomes(&world, 1)], [[CallOutcome::CallerHungUp]; 2]);
+    assert_eq!([world.outcomes(0), world.outcomes(1)], [[CallOutcome::CallerHungUp]; 2]);
 }

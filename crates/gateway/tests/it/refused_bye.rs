@@ -2,7 +2,7 @@
 //! that proxy. A BYE that is challenged ends a call only if its sender has really hung up.
 
 use crate::common::*;
-use trunkline_gateway::{CallOutcome, Event};
+use trunkline_gateway::CallOutcome;
 use trunkline_sip::{Message, Name};
 
 const G: &str = "10.1.0.1:5060";
@@ -46,14 +46,6 @@ fn hang_up(world: &mut World, back: &[String], number: u32) -> Message {
     world.read(PROXY, "BYE")
 }
 
-fn outcomes(world: &World) -> Vec<CallOutcome> {
-    let ended = |event: &Event| match event {
-        Event::Ended(_, outcome) => Some(*outcome),
-        _ => None,
-    };
-    world.sites[0].events.iter().filter_map(ended).collect()
-}
-
 #[test]
 fn the_other_end_is_told_past_a_proxy_that_refuses_a_bye() {
     for is_local in [true, false] {
@@ -81,7 +73,7 @@ fn the_other_end_is_told_past_a_proxy_that_refuses_a_bye() {
             assert_eq!(bye.to().unwrap().tag(), Some(&b"b"[..]));
             assert_eq!(bye.cseq().unwrap().number, 3);
             world.send(B.at, G, &B.response(&bye, "200 OK", ""));
-            assert_eq!(outcomes(&world), [CallOutcome::CallerHungUp], "{answer}");
+            assert_eq!(world.outcomes(0), [CallOutcome::CallerHungUp], "{answer}");
             assert_eq!(world.sites[0].gateway.free_ports(), 50, "{answer}");
             assert!(world.sites[0].gateway.is_quiet());
         }
@@ -94,7 +86,7 @@ fn an_end_that_refuses_the_bye_itself_is_not_told_again() {
         let (mut world, back) = through_proxy(is_local);
         let bye = hang_up(&mut world, &back, 2);
         world.send(PROXY, G, &B.response(&bye, answer, ""));
-        assert_eq!(outcomes(&world), [CallOutcome::CallerHungUp]);
+        assert_eq!(world.outcomes(0), [CallOutcome::CallerHungUp]);
         assert_eq!(world.mail_of(B.at), [""; 0]);
     }
     // Without a proxy, whatever refuses it is the end itself.
@@ -111,7 +103,7 @@ fn an_end_that_refuses_the_bye_itself_is_not_told_again() {
             world.send(B.at, G, &B.response(&bye, answer, ""));
         }
         world.wait(34_000);
-        assert_eq!(outcomes(&world), [CallOutcome::CallerHungUp]);
+        assert_eq!(world.outcomes(0), [CallOutcome::CallerHungUp]);
         let branch = bye.via().unwrap().branch();
         let mut its = world.mail.iter().filter(|(to, _)| *to == at(B.at));
         assert!(its.all(|(_, it)| it.via().unwrap().branch() == branch), "{answer}");
@@ -149,6 +141,6 @@ fn a_challenged_bye_counts_unless_its_sender_is_heard_of_again() {
         }
         world.wait(40_000);
         let want = if ends { vec![CallOutcome::CallerHungUp] } else { vec![] };
-        assert_eq!(outcomes(&world), want, "{again}");
+        assert_eq!(world.outcomes(0), want, "{again}");
     }
 }

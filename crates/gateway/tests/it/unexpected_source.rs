@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use std::net::SocketAddr;
-use trunkline_gateway::{CallOutcome, Config, Event, Remote};
+use trunkline_gateway::{CallOutcome, Config, Remote};
 use trunkline_sip::Message;
 
 const G: &str = "10.1.0.1:5060";
@@ -239,11 +239,7 @@ fn who_was_hanging_up_when_the_gateway_is_stopped_has_hung_up() {
     let site = &mut world.sites[0];
     site.gateway.stop(world.now, &mut site.board);
     world.run();
-    let ended = world.sites[0].events.iter().filter_map(|event| match event {
-        Event::Ended(_, outcome) => Some(*outcome),
-        _ => None,
-    });
-    assert_eq!(ended.collect::<Vec<_>>(), [CallOutcome::CallerHungUp]);
+    assert_eq!(world.outcomes(0), [CallOutcome::CallerHungUp]);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use trunkline_base::Time;
 use trunkline_gateway::{
-    Config, Destination, Event, Gateway, Media, Relay, Remote, Route, Socket, Transport,
+    CallOutcome, Config, Destination, Event, Gateway, Media, Relay, Remote, Route, Socket,
+    Transport,
 };
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::transaction::Hop;
@@ -124,6 +125,15 @@ pub struct World {
 }
 
 impl World {
+    /// How calls have ended at a site, in order.
+    pub fn outcomes(&self, site: usize) -> Vec<CallOutcome> {
+        let ended = |event: &Event| match event {
+            Event::Ended(_, outcome) => Some(*outcome),
+            _ => None,
+        };
+        self.sites[site].events.iter().filter_map(ended).collect()
+    }
+
     pub fn new(configs: Vec<Config>) -> World {
         let nodes: BTreeSet<u32> = configs.iter().map(|config| config.node.0).collect();
         let site = |(n, config): (usize, Config)| Site {
