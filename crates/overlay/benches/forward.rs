@@ -36,16 +36,7 @@ fn per_packet(c: &mut Criterion, name: &str, case: Case) {
 fn node(c: &mut Criterion) {
     use Role::{Destination, Origin, Relay};
     use Service::{BestEffort, RealTime};
-    let relay = Case {
-        role: Relay,
-        service: RealTime,
-        flows: 1_000,
-        sources: 1,
-        busy: false,
-        loss: 0.0,
-        sealed: false,
-        trunk: false,
-    };
+    let relay = Case::RELAY;
     for (name, role, service, flows, loss) in [
         ("relay, real time, 1 flow", Relay, RealTime, 1, 0.0),
         ("relay, real time, 1000 flows", Relay, RealTime, 1_000, 0.0),

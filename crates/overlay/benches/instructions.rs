@@ -12,18 +12,9 @@ mod measured {
     use super::chain::{BATCH, Case, Chain, Role};
     use gungraun::prelude::*;
     use gungraun::{Callgrind, EntryPoint};
-    use trunkline_overlay::wire::Service::{BestEffort, RealTime};
+    use trunkline_overlay::wire::Service::BestEffort;
 
-    const RELAY: Case = Case {
-        role: Role::Relay,
-        service: RealTime,
-        flows: 1_000,
-        sources: 1,
-        busy: false,
-        loss: 0.0,
-        sealed: false,
-        trunk: false,
-    };
+    const RELAY: Case = Case::RELAY;
     const SEALED: Case = Case { sealed: true, ..RELAY };
     const LOSSY: Case = Case { loss: 0.05, ..RELAY };
     const BEST_EFFORT: Case = Case { service: BestEffort, ..RELAY };

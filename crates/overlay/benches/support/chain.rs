@@ -75,6 +75,20 @@ pub struct Case {
     pub trunk: bool,
 }
 
+impl Case {
+    /// A thousand real-time flows of one source pass a relay.
+    pub const RELAY: Case = Case {
+        role: Role::Relay,
+        service: Service::RealTime,
+        flows: 1_000,
+        sources: 1,
+        busy: false,
+        loss: 0.0,
+        sealed: false,
+        trunk: false,
+    };
+}
+
 /// Applications that accept every message and count them.
 #[derive(Default)]
 struct Applications {
