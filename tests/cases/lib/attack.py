@@ -198,8 +198,10 @@ class Flood:
         time.sleep(3)
 
 
-def calls_beside(seconds: int = 6, port: int = 8600) -> Dict[str, Any]:
-    """Five calls from node 1 to node 4: what lib/flow.py reports."""
+def calls_beside(
+    seconds: int = 6, port: int = 8600, calls: int = 5, deadline: int = 100
+) -> Dict[str, Any]:
+    """Calls from node 1 to node 4: what lib/flow.py reports."""
     flow = os.path.join(os.path.dirname(__file__), "flow.py")
     said = subprocess.run(
         [
@@ -210,9 +212,11 @@ def calls_beside(seconds: int = 6, port: int = 8600) -> Dict[str, Any]:
             "4",
             str(seconds),
             "--calls",
-            "5",
+            str(calls),
             "--port",
             str(port),
+            "--deadline",
+            str(deadline),
         ],
         capture_output=True,
         text=True,
