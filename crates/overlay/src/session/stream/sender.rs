@@ -323,6 +323,7 @@ impl Sender {
                 return None;
             }
         }
+        // A window has at least four acknowledgements (Amir & Danilov 2003).
         let quarter = self.unasked + cost >= self.control.size() / 4;
         cut.ask = self.probe || cut.is_end || quarter;
         Some(cut)
