@@ -30,3 +30,23 @@ down 1
 sleep 1
 up 1 1
 right "the restarted caller gets answers" wait_up 1 2 5
+
+# Without a firewall: in a call the route moves back, and then the address that was called goes.
+inside 1 nft delete table ip firewall
+flow 2 1 12 >back & back=$!
+flow 1 2 12 >forth & forth=$!
+sleep 3
+ip -n 2 route replace default via 10.9.2.1 dev eth0
+sleep 3
+ip -n 2 route replace default via 10.8.2.1 dev eth1
+ip -n 2 addr del 10.9.2.2/24 dev eth0
+sleep 3
+ask links 1 --json >links
+control "the link leads to the other address" grep -q '10\.8\.2\.2:7000' links
+ip -n 2 addr add 10.9.2.2/24 dev eth0
+wait $back $forth
+for way in back forth; do
+    echo "$way: $(cat $way)"
+    right "$way, no gap is longer than a second" below "$(field $way 'max([g[1] for g in it["gaps_s"]], default=0)')" 1
+done
+right "afterwards the link is up" wait_up 1 2 5
