@@ -1,4 +1,5 @@
 use super::*;
+use crate::message::Start;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
