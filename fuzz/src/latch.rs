@@ -46,7 +46,7 @@ pub fn run(input: &[u8]) {
     let kind = usize::from(r.u8().unwrap_or(0) % 2);
     let (mut latch, mut now) = (Latch::default(), Time::from_millis(1_000));
     let (mut remote, mut network, mut sends) = (Remote::Nobody, Network::default(), true);
-    let mut taken = None;
+    let (mut taken, mut sequence) = (None, 0u16);
     while let Some(step) = Step::read(&mut r) {
         match step {
             Step::Describe { place: number, with_rtcp } => {
@@ -60,7 +60,9 @@ pub fn run(input: &[u8]) {
             Step::Packet { place: number, ssrc, after } => {
                 now += Duration::from_millis(after.into());
                 let from = place(number);
-                let arrival = Arrival { at: now, from, kind, ssrc: Some(ssrc.into()) };
+                sequence = sequence.wrapping_add(1);
+                let (ssrc, number) = (Some(ssrc.into()), (kind == 0).then_some(sequence));
+                let arrival = Arrival { at: now, from, kind, ssrc, sequence: number };
                 let peer = Peer { remote: &remote, network: &network, sends };
                 let before = latch.heard();
                 let is_taken = |at| Some(at) == taken;

@@ -10,6 +10,10 @@ use trunkline_base::Time;
 /// Time without a packet after which a phone no longer sends from a place: ten packets of 20 ms.
 /// Two packets within it are a stream, one alone is a stray.
 const PACKETS: Duration = Duration::from_millis(200);
+/// Least time between two datagrams without sequence numbers that are not copies of one.
+const APART: Duration = Duration::from_millis(5);
+/// Number of sequence numbers within which a packet continues a stream (RFC 3550, A.1).
+const CONTINUES: u16 = 3_000;
 /// Time without RTP after which another source may take over from a phone that should send.
 const SILENT: Duration = Duration::from_secs(5);
 /// The same for RTCP, which is sent every few seconds: five intervals (RFC 3550, 6.3.5).
@@ -31,6 +35,8 @@ pub struct Arrival {
     pub kind: usize,
     /// Its synchronization source, if it is RTP or RTCP.
     pub ssrc: Option<u32>,
+    /// Its sequence number, if it is RTP.
+    pub sequence: Option<u16>,
 }
 
 /// The end of a leg as it has described itself, and what is agreed with it.
@@ -51,16 +57,50 @@ impl Peer<'_> {
     }
 }
 
+impl Arrival {
+    /// Whether this is the next packet of a stream that was at `last`. A copy of one packet is not.
+    fn continues(&self, last: &Arrival) -> bool {
+        let passed = self.at.since(last.at);
+        let is_next = match (last.sequence, self.sequence) {
+            (Some(last), Some(next)) => {
+                passed < PACKETS && (1..CONTINUES).contains(&next.wrapping_sub(last))
+            }
+            // Reports are seconds apart.
+            (None, None) if self.kind == 1 => (APART..SILENT_CONTROL).contains(&passed),
+            (None, None) => (APART..PACKETS).contains(&passed),
+            _ => false,
+        };
+        is_next && self.ssrc == last.ssrc
+    }
+}
+
 /// Source that was chosen as the phone's.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
     address: SocketAddr,
-    heard: Time,
+    /// The last packet from there.
+    last: Arrival,
+    /// SSRC of its stream, once known.
     ssrc: Option<u32>,
+    /// Whether two packets in a row were of one stream. One may be forged, or late.
+    is_stream: bool,
     /// Whether it was heard before the last description.
     is_old: bool,
     /// Whether another leg's phone sends from there now.
     is_lost: bool,
+    /// Time of the last packet of an unknown stream that came from there since it was lost.
+    unknown: Option<Time>,
+}
+
+impl Chosen {
+    /// Whether the phone is heard again from this place, which is another leg's now. Either leg's
+    /// source may be forged, so that none keeps the other out: the stream that this leg knows is its
+    /// own, and so is any that is more than one packet.
+    fn returns(&mut self, arrival: &Arrival) -> bool {
+        let is_known = arrival.ssrc.is_some() && arrival.ssrc == self.ssrc;
+        let before = self.unknown.replace(arrival.at);
+        is_known || before.is_some_and(|before| arrival.at < before + PACKETS)
+    }
 }
 
 /// The source that one port accepts, and sends to.
@@ -92,17 +132,22 @@ impl Latch {
         self.chosen.filter(|chosen| !chosen.is_lost).map(|chosen| chosen.address)
     }
 
-    /// Whether the phone sends from `at`, and has done so a short time before `now`.
+    /// Whether a stream comes from that address, not just a packet that may be forged.
+    pub fn is_stream(&self) -> bool {
+        self.chosen.is_some_and(|chosen| chosen.is_stream && !chosen.is_lost)
+    }
+
+    /// Whether the phone sends a stream from `at`, and has done so a short time before `now`.
     pub fn holds(&self, at: SocketAddr, now: Time) -> bool {
-        let heard = self.chosen.filter(|_| self.heard() == Some(at)).map(|chosen| chosen.heard);
-        heard.is_some_and(|heard| now < heard + HELD)
+        let chosen = self.chosen.filter(|_| self.is_stream() && self.heard() == Some(at));
+        chosen.is_some_and(|chosen| now < chosen.last.at + HELD)
     }
 
     /// Another leg's phone sends from `at` now: nothing for this one is sent there, unless its stream
-    /// continues from there. Who takes over here is decided as before.
+    /// continues from there, or another one begins. Who takes over here is decided as before.
     pub fn leave(&mut self, at: SocketAddr) {
         if let Some(chosen) = self.chosen.as_mut().filter(|chosen| chosen.address == at) {
-            chosen.is_lost = true;
+            (chosen.is_lost, chosen.unknown) = (true, None);
         }
     }
 
@@ -134,13 +179,12 @@ impl Latch {
         let from = canonical(arrival.from);
         let learn = peer.network.learn;
         let starts = |until: Time| if until == Time::NEVER { arrival.at + learn } else { until };
-        // Of a place that two legs' phones send from, each leg has a stream that the other does not know.
-        // Either source may be forged.
-        let is_stream = |chosen: &Chosen| arrival.ssrc.is_some() && arrival.ssrc == chosen.ssrc;
-        let own =
-            |chosen: &&mut Chosen| chosen.address == from && (!chosen.is_lost || is_stream(chosen));
-        if let Some(chosen) = self.chosen.as_mut().filter(own) {
-            (chosen.heard, chosen.is_lost) = (arrival.at, false);
+        let its = self.chosen.as_mut().filter(|chosen| chosen.address == from);
+        if let Some(chosen) = its
+            && (!chosen.is_lost || chosen.returns(arrival))
+        {
+            chosen.is_stream |= arrival.continues(&chosen.last);
+            (chosen.last, chosen.is_lost) = (*arrival, false);
             chosen.ssrc = arrival.ssrc.or(chosen.ssrc);
             self.learns_until = self.learns_until.map(starts).filter(|until| arrival.at < *until);
             return true;
@@ -173,7 +217,7 @@ impl Latch {
         };
         let is_stream = self.stray.is_some_and(|(at, when)| at == from && now < when + PACKETS);
         self.stray = Some((from, now));
-        let pauses = now >= chosen.heard + PACKETS;
+        let pauses = now >= chosen.last.at + PACKETS;
         if self.learns_until.is_some() {
             let is_newer = is_learning && self.is_changed && is_new && chosen.is_old;
             return pauses || is_newer && is_stream;
@@ -183,7 +227,7 @@ impl Latch {
         let silent = if arrival.kind == 0 { SILENT } else { SILENT_CONTROL };
         match peer.network.relearn {
             Relearn::Never => false,
-            Relearn::Silent => goes_on || peer.sends && now >= chosen.heard + silent,
+            Relearn::Silent => goes_on || peer.sends && now >= chosen.last.at + silent,
             Relearn::Always => goes_on || is_stream || pauses,
         }
     }
@@ -194,8 +238,15 @@ impl Latch {
             self.known.rotate_right(1);
             self.known[0] = Some(from);
         }
-        let (heard, ssrc) = (arrival.at, arrival.ssrc);
-        self.chosen = Some(Chosen { address: from, heard, ssrc, is_old, is_lost: false });
+        self.chosen = Some(Chosen {
+            address: from,
+            last: *arrival,
+            ssrc: arrival.ssrc,
+            is_stream: false,
+            is_old,
+            is_lost: false,
+            unknown: None,
+        });
         self.learns_until = self.learns_until.filter(|until| arrival.at < *until);
         self.stray = None;
     }
@@ -271,7 +322,8 @@ mod tests {
             self.now += PACKET;
             let at = Time::from_millis(self.now);
             let from = from.parse().unwrap();
-            let arrival = Arrival { at, from, kind: self.kind, ssrc: Some(ssrc) };
+            let sequence = (self.kind == 0).then_some((self.now / PACKET) as u16);
+            let arrival = Arrival { at, from, kind: self.kind, ssrc: Some(ssrc), sequence };
             let peer = Peer { remote: &self.remote, network: &self.network, sends: self.sends };
             let taken = self.taken;
             self.latch.admits(&arrival, &peer, |at| Some(at) == taken)
@@ -483,7 +535,7 @@ mod tests {
         let remote = Remote::Nobody;
         let peer = Peer { remote: &remote, network: &Network::default(), sends: true };
         let from: SocketAddr = PRIVATE.parse().unwrap();
-        let arrival = Arrival { at: Time::ZERO, from, kind: 0, ssrc: None };
+        let arrival = Arrival { at: Time::ZERO, from, kind: 0, ssrc: None, sequence: None };
         assert!(!Latch::default().admits(&arrival, &peer, |_| false));
     }
 }

@@ -5,7 +5,6 @@ use crate::latch::{Arrival, Latch, Peer};
 use crate::media::Relay;
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
-use trunkline_base::Time;
 
 /// One leg of a stream, with the latches of its two ports.
 pub trait Latched {
@@ -31,19 +30,22 @@ impl Places {
         arrival: &Arrival,
     ) -> bool {
         let Some(leg) = legs.get(&port) else { return false };
-        let before = leg.latches()[arrival.kind].heard();
+        let state = |latch: &Latch| (latch.heard(), latch.is_stream());
+        let before = state(&leg.latches()[arrival.kind]);
         let from = SocketAddr::new(arrival.from.ip().to_canonical(), arrival.from.port());
-        let is_taken = before != Some(from) && self.is_taken(legs, port, from, arrival.at);
+        let is_taken = before != (Some(from), true) && self.is_taken(legs, port, from, arrival);
         let Some((Some(relay), latches)) = legs.get_mut(&port).map(Latched::parts) else {
             return false;
         };
         let latch = &mut latches[arrival.kind];
         let is_its = latch.admits(arrival, &Peer::of(relay), |_| is_taken);
-        let heard = latch.heard();
-        if before != heard {
-            self.leave(legs, port, before);
-            if let Some(at) = heard.filter(|_| !is_taken) {
-                self.claim(legs, port, at);
+        let now = state(latch);
+        if before != now {
+            self.leave(legs, port, before.0);
+            if let (Some(at), is_stream) = now
+                && !is_taken
+            {
+                self.claim(legs, port, (at, is_stream));
             }
         }
         is_its
@@ -61,13 +63,14 @@ impl Places {
     }
 
     /// Whether a place is another call's: a leg that is latched to it, whose end should send, has
-    /// heard it a short time ago.
+    /// heard a stream from it a short time ago. RTCP alone, of which each packet is one in seconds,
+    /// keeps out no RTP.
     fn is_taken<L: Latched>(
         &self,
         legs: &BTreeMap<u16, L>,
         port: u16,
         at: SocketAddr,
-        now: Time,
+        arrival: &Arrival,
     ) -> bool {
         let owner = self.0.get(&at).filter(|owner| **owner != port);
         let (Some(owner), Some(leg)) = (owner.and_then(|owner| legs.get(owner)), legs.get(&port))
@@ -76,11 +79,21 @@ impl Places {
         };
         owner.relay().is_some_and(|relay| relay.sends)
             && !is_same_call(owner, leg)
-            && owner.latches().iter().any(|latch| latch.holds(at, now))
+            && owner.latches()[..=arrival.kind].iter().any(|latch| latch.holds(at, arrival.at))
     }
 
-    /// The end of the leg `port` sends from `at` now. Nothing of another call is sent there any more.
-    fn claim<L: Latched>(&mut self, legs: &mut BTreeMap<u16, L>, port: u16, at: SocketAddr) {
+    /// The end of the leg `port` sends from `at` now. If it is a stream, nothing of another call is
+    /// sent there any more; a single packet only gets a place that is free.
+    fn claim<L: Latched>(
+        &mut self,
+        legs: &mut BTreeMap<u16, L>,
+        port: u16,
+        (at, is_stream): (SocketAddr, bool),
+    ) {
+        if !is_stream {
+            self.0.entry(at).or_insert(port);
+            return;
+        }
         let Some(owner) = self.0.insert(at, port).filter(|owner| *owner != port) else { return };
         let both = (legs.get(&owner), legs.get(&port));
         if let (Some(owner), Some(leg)) = both
@@ -119,6 +132,7 @@ mod tests {
     use crate::media::Remote;
     use crate::reception::Clocks;
     use std::sync::Arc;
+    use trunkline_base::Time;
 
     #[derive(Default)]
     struct Leg {
@@ -144,6 +158,8 @@ mod tests {
         legs: BTreeMap<u16, Leg>,
         places: Places,
         now: u64,
+        /// Sequence number of the last packet.
+        sequence: u16,
     }
 
     fn nat(port: u16) -> SocketAddr {
@@ -186,10 +202,18 @@ mod tests {
             self.places.release(&self.legs, 10 * n, [latches[0].heard(), latches[1].heard()]);
         }
 
-        /// Whether phone `n`'s packet from a port of the NAT is accepted.
+        /// Whether phone `n`'s packet from a port of the NAT is accepted. Its number follows those of
+        /// all before.
         fn takes(&mut self, n: u16, from: u16, ssrc: u32) -> bool {
+            self.sequence = self.sequence.wrapping_add(1);
+            self.takes_one(n, from, Some((ssrc, self.sequence)))
+        }
+
+        /// The same for an RTP packet with this source and number, or a datagram that has none.
+        fn takes_one(&mut self, n: u16, from: u16, rtp: Option<(u32, u16)>) -> bool {
             let at = Time::from_millis(self.now);
-            let arrival = Arrival { at, from: nat(from), kind: 0, ssrc: Some(ssrc) };
+            let (ssrc, sequence) = rtp.unzip();
+            let arrival = Arrival { at, from: nat(from), kind: 0, ssrc, sequence };
             self.places.admits(&mut self.legs, 10 * n, &arrival)
         }
 
@@ -234,6 +258,13 @@ mod tests {
         assert!(!gateway.takes(0, 1_025, 0), "a packet came from there less than a second ago");
         gateway.now += 20;
         assert!(gateway.takes(0, 1_025, 0));
+        assert_eq!(
+            (gateway.sends_to(0), gateway.sends_to(1)),
+            (Some(1_025), Some(1_025)),
+            "a stray"
+        );
+        gateway.now += 20;
+        assert!(gateway.takes(0, 1_025, 0));
         assert_eq!((gateway.sends_to(0), gateway.sends_to(1)), (Some(1_025), None));
         // It has another port now.
         assert!(gateway.takes(1, 1_024, 1));
@@ -264,6 +295,8 @@ mod tests {
             gateway.run(2, 5_000, |n| 1_024 + n);
             gateway.now += 5_000;
             assert!(gateway.takes(0, 1_025, ssrc), "phone 1 may have another port by now");
+            gateway.now += 20;
+            assert!(gateway.takes(0, 1_025, ssrc));
             assert!(!gateway.takes(1, 1_025, 77), "another stream");
             assert_eq!(gateway.sends_to(1), None);
             for _ in 0..100 {
@@ -277,12 +310,105 @@ mod tests {
         }
     }
 
+    /// Phone 0 forges one packet again and again, and phone 1 continues with another source, or with a
+    /// fax, which has none, or is not muted any more.
+    #[test]
+    fn one_forged_packet_neither_takes_a_place_nor_holds_it() {
+        for (pause, is_known, forged, rtp) in [
+            (900, true, Some((66, 7)), true),
+            (900, true, Some((66, 7)), false),
+            (900, true, None, true),
+            (900, true, None, false),
+            (220, true, Some((66, 7)), true),
+            (900, false, Some((66, 7)), true),
+            (900, false, None, false),
+        ] {
+            let mut gateway = Gateway::with(2);
+            gateway.run(if is_known { 2 } else { 1 }, 5_000, |n| 1_024 + n);
+            gateway.now += 5_000;
+            for n in 0..100 {
+                gateway.takes_one(0, 1_025, forged);
+                let known = (is_known || n > 0).then_some(1_025);
+                assert_eq!(gateway.sends_to(1), known, "what phone 1 hears");
+                for _ in 0..pause / 20 {
+                    // Each silence of phone 1 is long enough to give its place away.
+                    gateway.now += if n % 10 == 0 { 1_000 } else { 20 };
+                    gateway.sequence += 1;
+                    let sent = rtp.then_some((77, gateway.sequence));
+                    assert!(gateway.takes_one(1, 1_025, sent), "{pause} {is_known} {forged:?}");
+                    assert_eq!(gateway.sends_to(1), Some(1_025));
+                }
+            }
+        }
+    }
+
+    /// Phone 0 forges as many packets as it likes.
+    #[test]
+    fn a_phone_is_heard_again_with_its_second_packet_in_spite_of_forged_ones() {
+        for (is_noisy, ssrc) in [(false, Some(77)), (false, None), (true, Some(77)), (true, None)] {
+            let mut gateway = Gateway::with(2);
+            gateway.run(2, 5_000, |n| 1_024 + n);
+            for _ in 0..250 {
+                gateway.now += 20;
+                assert!(gateway.takes(1, 1_025, 1));
+            }
+            for _ in 0..10 {
+                for _ in 0..100 {
+                    gateway.now += 20;
+                    gateway.takes(0, 1_025, 66);
+                }
+                assert_eq!(gateway.sends_to(1), None);
+                let mut heard = Vec::new();
+                for _ in 0..4 {
+                    gateway.now += 10;
+                    gateway.takes(0, 1_025, 66);
+                    if is_noisy {
+                        // Forged for the call of phone 1.
+                        gateway.takes(1, 1_033, 5);
+                        gateway.takes(1, 1_034, 6);
+                    }
+                    gateway.now += 10;
+                    gateway.sequence += 1;
+                    let sent = ssrc.map(|ssrc| (ssrc, gateway.sequence));
+                    heard.push(gateway.takes_one(1, 1_025, sent));
+                }
+                assert_eq!(heard[1..], [true; 3], "{is_noisy} {ssrc:?}");
+                assert_eq!(gateway.sends_to(1), Some(1_025));
+                // Another one is pressed, for the next silence.
+                gateway.close(0);
+                gateway.describe(0, 1);
+                gateway.now += 2_000;
+            }
+        }
+    }
+
+    /// The forger can still keep phone 1 from a place that it has neither described nor sent from.
+    #[test]
+    fn a_flow_of_forged_packets_keeps_a_phone_out_of_a_place_it_never_had() {
+        let mut gateway = Gateway::with(2);
+        gateway.run(1, 5_000, |_| 1_024);
+        gateway.now += 5_000;
+        assert!(gateway.takes(0, 1_025, 66));
+        gateway.now += 20;
+        for _ in 0..10 {
+            assert!(gateway.takes(0, 1_025, 66));
+            gateway.now += 980;
+            assert!(!gateway.takes(1, 1_025, 1));
+        }
+        assert!(gateway.takes(1, 1_026, 1), "only one place");
+        gateway.now += 20;
+        assert!(gateway.takes(1, 1_026, 1));
+        assert!(gateway.takes(1, 1_025, 1), "a second after the last forged packet");
+    }
+
     /// Phone 0 has forged packets of phone 1's place, and its call ends.
     #[test]
     fn a_place_that_was_forged_is_its_owners_again() {
         let mut gateway = Gateway::with(3);
         gateway.run(2, 5_000, |n| 1_024 + n);
         gateway.now += 5_000;
+        assert!(gateway.takes(0, 1_025, 66));
+        gateway.now += 20;
         assert!(gateway.takes(0, 1_025, 66));
         gateway.now += 20;
         assert!(gateway.takes(1, 1_025, 1));

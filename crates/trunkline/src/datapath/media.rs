@@ -208,12 +208,14 @@ impl Latched for Leg {
     }
 }
 
-/// Synchronization source of an RTP or RTCP packet.
-fn ssrc(bytes: &[u8]) -> Option<u32> {
-    let at = if rtcp::is_rtcp(bytes) { 4 } else { 8 };
+/// Synchronization source of an RTP or RTCP packet, and the sequence number of RTP.
+fn stream(bytes: &[u8]) -> (Option<u32>, Option<u16>) {
+    let is_rtcp = rtcp::is_rtcp(bytes);
+    let at = if is_rtcp { 4 } else { 8 };
     let is_rtp = bytes.first().is_some_and(|first| first >> 6 == 2);
-    let bytes = bytes.get(at..at + 4).filter(|_| is_rtp)?;
-    bytes.try_into().ok().map(u32::from_be_bytes)
+    let ssrc = bytes.get(at..at + 4).filter(|_| is_rtp).and_then(|ssrc| ssrc.try_into().ok());
+    let sequence = ssrc.filter(|_| !is_rtcp).map(|_| u16::from_be_bytes([bytes[2], bytes[3]]));
+    (ssrc.map(u32::from_be_bytes), sequence)
 }
 
 /// Next step for a received packet.
@@ -347,8 +349,8 @@ impl Legs {
             self.stats.unwanted += 1;
             return Forward::Done;
         }
-        let ssrc = ssrc(bytes).filter(|_| is_rtp);
-        let arrival = Arrival { at, from: meta.from, kind, ssrc };
+        let (ssrc, sequence) = if is_rtp { stream(bytes) } else { (None, None) };
+        let arrival = Arrival { at, from: meta.from, kind, ssrc, sequence };
         let is_its = self.places.admits(&mut self.all, first, &arrival);
         let Some(leg) = self.all.get_mut(&first) else { return Forward::Done };
         if !is_its {
