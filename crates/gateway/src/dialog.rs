@@ -59,6 +59,8 @@ pub(crate) struct DialogEnd {
     pub way: Option<Way>,
     /// The highest number of its requests so far.
     number: u32,
+    /// The number of the INVITE by which it has begun the dialog.
+    invite: u32,
 }
 
 /// The way to an end of a dialog.
@@ -84,7 +86,8 @@ impl DialogEnd {
         let address = kept(message.first(Name::From)?);
         let routes = message.list(Name::RecordRoute).map(<[u8]>::to_vec).collect();
         let way = contact(message).and_then(|target| Way { target, routes }.bounded());
-        Some(DialogEnd { address, way, number: message.cseq()?.number })
+        let number = message.cseq()?.number;
+        Some(DialogEnd { address, way, number, invite: number })
     }
 
     /// The sender of a response; `is_own` identifies this gateway's own routes, behind which are
@@ -105,13 +108,13 @@ impl DialogEnd {
         let mut routes: Vec<Vec<u8>> = beyond.map(<[u8]>::to_vec).collect();
         routes.reverse();
         let way = contact(message).map(|target| Way { target, routes });
-        Some(DialogEnd { address, way, number: 0 })
+        Some(DialogEnd { address, way, number: 0, invite: 0 })
     }
 
     /// The sender of an INVITE in whose name its late answer is ended; requests don't go to it.
     pub fn of_late(invite: &Message) -> Option<DialogEnd> {
         let (address, number) = (invite.first(Name::From)?.to_vec(), invite.cseq()?.number);
-        Some(DialogEnd { address, way: None, number })
+        Some(DialogEnd { address, way: None, number, invite: number })
     }
 
     /// Updates the end from a later message of its own: it may be reached elsewhere, and numbers its
@@ -142,16 +145,22 @@ impl DialogEnd {
         if let Some(word) = why.word().filter(|_| is_gateway) {
             more.extend([Name::Ended.text().as_bytes(), b": ", word, b"\r\n"].concat());
         }
-        self.lines(other, call_id, "BYE", &more)
+        self.lines(other, call_id, (other.number, "BYE"), &more)
     }
 
     /// The lines of the ACK to the 2xx by which this end has accepted the INVITE of `other`.
     pub fn ack(&self, other: &DialogEnd, call_id: &[u8]) -> Vec<u8> {
-        self.lines(other, call_id, "ACK", b"")
+        self.lines(other, call_id, (other.invite, "ACK"), b"")
     }
 
     /// The lines of a request to this end from `other`, behind the Via; `more` are whole lines.
-    fn lines(&self, other: &DialogEnd, call_id: &[u8], method: &str, more: &[u8]) -> Vec<u8> {
+    fn lines(
+        &self,
+        other: &DialogEnd,
+        call_id: &[u8],
+        (number, method): (u32, &str),
+        more: &[u8],
+    ) -> Vec<u8> {
         let mut lines = b"Max-Forwards: 70\r\n".to_vec();
         let mut add = |name: &str, value: &[u8]| {
             lines.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
@@ -162,7 +171,7 @@ impl DialogEnd {
         add("From", &other.address);
         add("To", &self.address);
         add("Call-ID", call_id);
-        add("CSeq", format!("{} {method}", other.number).as_bytes());
+        add("CSeq", format!("{number} {method}").as_bytes());
         add("Content-Length", b"0");
         lines.extend(more);
         lines.extend(b"\r\n");

@@ -411,6 +411,11 @@ impl Gateway {
 
     fn end(&mut self, passes: &CallLegs, why: CallOutcome, media: &mut impl Media) {
         for &(id, _) in passes {
+            let alone = self.calls.alone(id);
+            if !alone.is_empty() {
+                alone.into_iter().for_each(|part| self.calls.close(part, media));
+                continue;
+            }
             let Some(call) = self.calls.get(id) else { continue };
             let whole = if call.answered.is_some() { self.calls.whole(id) } else { id };
             match self.calls.get(whole).is_some_and(|call| call.part_of.is_none()) {
@@ -421,14 +426,15 @@ impl Gateway {
         }
     }
 
-    /// Ends a call with all its parts.
+    /// Ends a call with all its parts, but for those of phones that are still to be told: they are left
+    /// over, for the next sweep.
     fn end_whole(&mut self, first: CallId, why: CallOutcome, media: &mut impl Media) {
         if let Some(view) = self.calls.view(first) {
             self.events.push_back(Event::Ended(Box::new(view), why));
         }
-        for id in self.calls.parts(first) {
-            self.calls.close(id, media);
-        }
+        let untold = self.calls.alone_of(first);
+        let parts = self.calls.parts(first).into_iter().filter(|id| !untold.contains(id));
+        parts.for_each(|id| self.calls.close(id, media));
     }
 
     /// Handles a transaction that ended without a final response; a call that it was to begin ends,

@@ -112,6 +112,40 @@ impl Calls {
         ids.unwrap_or_default().iter().copied().filter(is_its).collect()
     }
 
+    /// The parts by which a phone has answered that its caller is in no call with: the answer has not
+    /// reached the caller, or only after another's, or the call has ended meanwhile. They are those of
+    /// the phone of part `id`; none if that is no such part.
+    pub fn alone(&self, id: CallId) -> Vec<CallId> {
+        let Some(call) = self.all.get(&id).filter(|_| self.is_alone(id)) else {
+            return Vec::new();
+        };
+        let is_same = |other: &CallId| self.all.get(other).is_some_and(|it| it.agrees(call));
+        self.of_name(&call.name).filter(|other| self.is_alone(*other)).filter(is_same).collect()
+    }
+
+    /// All such parts of the call `first`.
+    pub fn alone_of(&self, first: CallId) -> Vec<CallId> {
+        let Some(call) = self.all.get(&first) else { return Vec::new() };
+        let is_its = |part: &CallId| self.is_alone(*part) && self.first_part(*part) == first;
+        self.of_name(&call.name).filter(is_its).collect()
+    }
+
+    fn is_alone(&self, id: CallId) -> bool {
+        let ends = (self.all.get(&id), self.all.get(&self.first_part(id)));
+        let (Some(call), Some(first)) = ends else { return false };
+        let has_ended = first.part_of.is_some();
+        call.answered.is_some() && call.part_of.is_some() && (has_ended || !call.agrees(first))
+    }
+
+    fn of_name(&self, name: &[u8]) -> impl Iterator<Item = CallId> {
+        self.by_name.get(name).map(Vec::as_slice).unwrap_or_default().iter().copied()
+    }
+
+    /// The first part of all that lead to `id`, as far as they exist.
+    fn first_part(&self, id: CallId) -> CallId {
+        self.walk(id, |_, call| call.part_of)
+    }
+
     /// Whether `call` is a part of one that has ended.
     pub fn is_left_over(&self, call: &Call) -> bool {
         call.part_of.is_some_and(|first| !self.all.contains_key(&first))

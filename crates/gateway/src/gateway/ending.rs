@@ -123,26 +123,41 @@ impl Gateway {
         let Some(call) = self.calls.get(id) else { return };
         match (call.answered, call.part_of) {
             (Some(_), None) => self.say_bye(now, id, Bye::to_both(why), media),
-            (Some(_), Some(_)) => self.say_bye(now, id, Bye::to(1, why), media),
-            (None, None) => self.abort(now, id),
+            (Some(_), Some(_)) => self.end_alone(now, id, why, media),
+            (None, None) => {
+                self.abort(now, id);
+                for part in self.calls.alone_of(id) {
+                    self.end_alone(now, part, why, media);
+                }
+            }
             // The registrar cancels it, as soon as it hears of the whole.
             (None, Some(_)) => {}
         }
     }
 
-    /// Ends a call without a sign of life. A phone that answered after another is told alone: its
-    /// caller is in the call with that other one.
+    /// Ends a call without a sign of life. A phone whose answer has not reached the caller, or after
+    /// another's, is told alone: its caller hears others ring, or is in the call with another.
     pub(super) fn end_idle(&mut self, now: Time, id: CallId, media: &mut impl Media) {
+        if !self.calls.alone(id).is_empty() {
+            return self.end_alone(now, id, Cause::Late, media);
+        }
         let whole = self.calls.whole(id);
         let Some(call) = self.calls.get(whole) else { return };
-        let (is_part, is_answered) = (call.part_of.is_some(), call.answered.is_some());
-        if is_answered {
-            let late = Bye::to(1, Cause::Late);
-            let bye = if is_part { late } else { Bye::to_both(Cause::Idle) };
-            self.say_bye(now, whole, bye, media);
+        let is_part = call.part_of.is_some();
+        if call.answered.is_some() {
+            self.say_bye(now, whole, Bye::to_both(Cause::Idle), media);
         }
         self.stats.idle += u64::from(!is_part);
         self.end(&vec![(id, 0)], CallOutcome::Idle, media);
+    }
+
+    /// Tells a phone that its caller is in no call with, and closes its parts of the call.
+    fn end_alone(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
+        let parts = self.calls.alone(id);
+        if !parts.is_empty() {
+            self.say_bye(now, id, Bye::to(1, why), media);
+        }
+        parts.into_iter().for_each(|part| self.calls.close(part, media));
     }
 
     /// Tells the other end of a call about a BYE that `by` refused or did not answer: past that
@@ -162,13 +177,15 @@ impl Gateway {
     }
 
     /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
-    /// An end that has given no way to it gets none.
+    /// An end that has given no way to it gets none. An answer that its caller has not acknowledged is
+    /// acknowledged first: without that it is repeated (RFC 3261, 13.3.1.4).
     pub(super) fn say_bye(&mut self, now: Time, id: CallId, bye: Bye, media: &mut impl Media) {
         let last = self.calls.last_part(id);
         let Some(call) = self.calls.get(id) else { return };
         let name = call.name.clone();
         let caller = call.sides[0].clone();
-        let Some(callee) = self.calls.get(last).map(|call| call.sides[1].clone()) else { return };
+        let Some(call) = self.calls.get(last) else { return };
+        let (callee, is_acknowledged) = (call.sides[1].clone(), call.is_acknowledged);
         let (Some(mut a), Some(mut b)) = (caller.dialog.clone(), callee.dialog.clone()) else {
             return;
         };
@@ -180,11 +197,15 @@ impl Gateway {
             let Some(to) = side.dialog else { continue };
             let Some(way) = &to.way else { continue };
             let from = if n == 0 { &mut b } else { &mut a };
-            let first = [b"BYE ", &way.target[..], b" SIP/2.0"].concat();
-            let lines = to.bye(from, &name, (bye.why, self.config.trusts(hop.remote.ip())));
+            let first = |method: &[u8]| [method, b" ", &way.target, b" SIP/2.0"].concat();
             let own = self.own_hop(&hop);
             self.hops.used(&hop);
-            self.transactions.originate(now, hop, &first, (&own, &lines));
+            if n == 1 && !is_acknowledged {
+                let ack = to.ack(from, &name);
+                self.transactions.acknowledge(hop, &first(b"ACK"), (&own, &ack));
+            }
+            let lines = to.bye(from, &name, (bye.why, self.config.trusts(hop.remote.ip())));
+            self.transactions.originate(now, hop, &first(b"BYE"), (&own, &lines));
         }
     }
 

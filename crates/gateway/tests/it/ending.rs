@@ -109,6 +109,40 @@ fn an_end_that_does_not_answer_its_bye_is_told_again_and_then_left() {
 }
 
 #[test]
+fn an_answer_that_its_caller_never_acknowledges_is_acknowledged_before_its_end() {
+    for is_idle in [true, false] {
+        let mut world = World::new(vec![config(1, G)]);
+        world.send(A.at, G, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
+        let invite = world.read(B.at, "INVITE");
+        world.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
+        world.mail.clear();
+        if is_idle {
+            world.wait(66_000);
+        } else {
+            let site = &mut world.sites[0];
+            assert_eq!(site.gateway.hang_up(world.now, &CallSelection::All, &mut site.board), 1);
+            world.run();
+        }
+        assert_eq!(world.mail_of(B.at)[..2], ["ACK", "BYE"]);
+        let [ack, bye] = ["ACK", "BYE"].map(|what| world.read(B.at, what));
+        assert_eq!(
+            (value(&ack, Name::CSeq), value(&bye, Name::CSeq)),
+            ("1 ACK".into(), "2 BYE".into())
+        );
+        for name in [Name::From, Name::To, Name::CallId] {
+            assert_eq!(value(&ack, name), value(&bye, name));
+        }
+        assert!(world.mail_of(A.at).contains(&"BYE".to_owned()));
+    }
+    // An acknowledged one is not acknowledged again.
+    let mut world = call();
+    let site = &mut world.sites[0];
+    site.gateway.hang_up(world.now, &CallSelection::All, &mut site.board);
+    world.run();
+    assert_eq!(world.mail_of(B.at), ["BYE"]);
+}
+
+#[test]
 fn only_the_call_that_is_meant_is_ended() {
     let mut world = call();
     let site = &mut world.sites[0];

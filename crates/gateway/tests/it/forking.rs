@@ -10,6 +10,7 @@ const G: &str = "10.1.0.1:5060";
 const REGISTRAR: &str = "10.3.0.1:5060";
 const P: Agent = Agent { at: "10.1.0.9:5060", tag: "p", gateway: G };
 const Q1: Agent = Agent { at: "10.1.0.20:5060", tag: "q1", gateway: G };
+const R: Agent = Agent { at: REGISTRAR, tag: "r", gateway: G };
 const Q2: Agent = Agent { at: "10.1.0.21:5060", tag: "q2", gateway: G };
 
 fn uri(of: &Agent) -> String {
@@ -208,13 +209,100 @@ fn a_call_that_passes_here_twice_idles_out_once() {
         call.world.wait(if is_acknowledged { 601_000 } else { 66_000 });
         for end in [&P, &Q1] {
             let its = call.world.mail.iter().filter(|(to, _)| *to == at(end.at));
-            let branches = its.map(|(_, bye)| bye.via().unwrap().branch().unwrap());
+            let byes = its.filter(|(_, message)| first_word(message) == "BYE");
+            let branches = byes.map(|(_, bye)| bye.via().unwrap().branch().unwrap());
             let branches: BTreeSet<_> = branches.collect();
             assert_eq!(branches.len(), 1, "{}: BYEs that are not the same", end.tag);
             call.is_ended(end, &Q1);
         }
         assert_eq!(call.world.outcomes(0), [CallOutcome::Idle]);
         assert_eq!(call.world.sites[0].gateway.stats().idle, 1);
+    }
+}
+
+/// Cause for the end of a call, or only of a phone's part in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Idle,
+    Unanswered,
+    Refused,
+    Cancelled,
+    Operator,
+    Stopped,
+}
+
+impl Forked {
+    /// The registrar's answer to the caller's INVITE.
+    fn registrar_says(&mut self, what: &str) {
+        let answer = R.response(&self.invite, what, "");
+        self.world.send(REGISTRAR, G, &answer);
+    }
+
+    fn come_to(&mut self, end: End) {
+        if end != End::Unanswered {
+            self.registrar_says("180 Ringing");
+        }
+        match end {
+            End::Idle => {
+                let rings = Q2.response(&self.invites[1], "180 Ringing", "");
+                self.world.send(Q2.at, G, &rings);
+                self.world.wait(66_000);
+            }
+            End::Unanswered => self.world.wait(34_000),
+            End::Refused => self.registrar_says("480 Temporarily Unavailable"),
+            End::Cancelled => {
+                let cancel = P.request(("INVITE", 1, "sip:b@10.3.0.1"), "", &[], "");
+                let cancel = cancel.replace("INVITE sip", "CANCEL sip");
+                self.world.send(P.at, G, &cancel.replace("1 INVITE", "1 CANCEL"));
+                self.registrar_says("487 Request Terminated");
+            }
+            End::Operator => self.hang_up(),
+            End::Stopped => {
+                let now = self.world.now;
+                let Site { gateway, board, .. } = &mut self.world.sites[0];
+                gateway.stop(now, board);
+                self.world.run();
+                // It ends before its next sweep.
+                return;
+            }
+        }
+        self.world.wait(2_000);
+    }
+}
+
+#[test]
+fn a_phone_whose_answer_has_not_reached_the_caller_is_told() {
+    for end in
+        [End::Idle, End::Unanswered, End::Refused, End::Cancelled, End::Operator, End::Stopped]
+    {
+        let mut call = Forked::begun();
+        call.accept(0);
+        call.world.mail.clear();
+        call.come_to(end);
+        let of_q1 = call.world.mail_of(Q1.at);
+        assert_eq!(of_q1.first().map(String::as_str), Some("ACK"), "{end:?}: {of_q1:?}");
+        let ack = call.world.read(Q1.at, "ACK");
+        assert_eq!(ack.first(Name::CSeq), Some(&b"1 ACK"[..]));
+        assert_eq!(ack.to().unwrap().tag(), Some(&b"q1"[..]));
+        let bye = call.world.mail.iter().find(|(to, _)| *to == at(Q1.at));
+        assert_eq!(bye.unwrap().1.first(Name::CSeq), Some(&b"2 BYE"[..]));
+        let byes = call.world.mail.iter().filter(|(to, _)| *to == at(Q1.at));
+        let branches: BTreeSet<_> = byes.map(|(_, bye)| bye.via().unwrap().branch()).collect();
+        assert_eq!(branches.len(), 1, "{end:?}");
+        call.is_ended(&Q1, &Q1);
+        assert!(!call.world.mail_of(P.at).contains(&"BYE".to_owned()));
+        if end == End::Idle {
+            // The other phone rings on.
+            assert_eq!(call.world.outcomes(0), []);
+            call.answer(1);
+            call.ack(&Q2);
+            call.is_up();
+        } else {
+            assert_eq!(call.world.outcomes(0).len(), 1, "{end:?}");
+            // The registrar cancels the other phone, or its INVITE gives up.
+            let free = call.world.sites[0].gateway.free_ports();
+            assert!(free >= 48, "{end:?}: {free}");
+        }
     }
 }
 
