@@ -6,7 +6,7 @@ mod refusal;
 mod requests;
 mod responses;
 
-pub use ending::CallSelection;
+pub use ending::{CallSelection, Farewell};
 
 use crate::call_legs::{self, CallLegs};
 use crate::calls::{Call, CallId, CallView, Calls, DescriptionError, OfferOutcome};
@@ -19,6 +19,7 @@ use crate::ports::Ports;
 use crate::token::Tokens;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
+use ending::Told;
 use names::Waiter;
 use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, SeedableRng as _};
@@ -167,6 +168,8 @@ pub struct Gateway {
     stats: Stats,
     sweep: Time,
     is_draining: bool,
+    /// Requests by which a stop has told the ends of its calls.
+    told: Told,
 }
 
 impl Gateway {
@@ -191,6 +194,7 @@ impl Gateway {
             stats: Stats::default(),
             sweep: Time::ZERO,
             is_draining: false,
+            told: Told::default(),
             config,
         }
     }

@@ -130,6 +130,11 @@ struct Transaction {
 }
 
 impl Transaction {
+    /// Whether a final response is to come that is for this proxy itself.
+    fn awaits_response(&self) -> bool {
+        self.is_own && self.phase != Phase::Completed || self.is_abandoned && self.cancel.is_some()
+    }
+
     /// Size of the kept messages in bytes, except for a CANCEL.
     fn bytes(&self) -> usize {
         let forwarded = self.downstream.as_ref().map_or(0, |(_, message)| message.bytes().len());
@@ -357,6 +362,11 @@ impl Transactions {
     pub fn refuse(&mut self, now: Time, id: TransactionId, said: (u16, &str), more: &[u8]) {
         let tag = format!("{:016x}", self.rng.next_u64());
         let Some(t) = self.all.get_mut(&id) else { return };
+        if t.is_own {
+            // It has no requester, and stays unanswered.
+            t.phase = Phase::Completed;
+            return;
+        }
         if t.is_invite
             && matches!(t.phase, Phase::Calling | Phase::Proceeding)
             && !(200..300).contains(&said.0)

@@ -20,6 +20,38 @@ pub enum CallSelection {
     Named(String),
 }
 
+/// How many ends of the calls that a stop has ended know of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Farewell {
+    /// Number of ends of calls that were up or rang.
+    pub ends: usize,
+    /// Number of these that were sent a BYE, a CANCEL or a final response.
+    pub told: usize,
+    /// Number of these that have not answered a BYE or a CANCEL so far.
+    pub unanswered: usize,
+}
+
+/// The requests by which ends of calls are told, and the number of these ends.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    ends: usize,
+    byes: Vec<TransactionId>,
+    /// INVITEs that are refused and cancelled.
+    invites: Vec<TransactionId>,
+}
+
+impl Told {
+    fn byes(ends: usize, byes: Vec<TransactionId>) -> Told {
+        Told { ends, byes, invites: Vec::new() }
+    }
+
+    fn join(&mut self, other: Told) {
+        self.ends += other.ends;
+        self.byes.extend(other.byes);
+        self.invites.extend(other.invites);
+    }
+}
+
 /// A BYE of this gateway to the ends of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Bye {
@@ -76,8 +108,20 @@ impl Gateway {
         let all: Vec<CallId> =
             self.calls.iter().map(|(id, _)| id).filter(|id| is_one(*id)).collect();
         for id in all {
-            self.tell(now, id, Cause::Stopped, media);
+            let told = self.tell(now, id, Cause::Stopped, media);
+            self.told.join(told);
         }
+    }
+
+    /// Counts the ends of the calls that [`Gateway::stop`] has ended, and those that know so far. Zero
+    /// if they are not to be told.
+    pub fn farewell(&self) -> Farewell {
+        let Told { ends, byes, invites } = &self.told;
+        let sent = byes.iter().filter(|id| !self.transactions.has_failed(**id)).count();
+        let cancelled = invites.iter().filter(|id| self.transactions.has_cancelled(**id)).count();
+        let awaited = byes.iter().chain(invites).filter(|id| self.transactions.awaits(**id));
+        let told = sent + invites.len() + cancelled;
+        Farewell { ends: *ends, told, unanswered: awaited.count() }
     }
 
     /// Whether all ends of calls that this gateway has ended have answered, or can't be waited for.
@@ -119,19 +163,21 @@ impl Gateway {
         }
     }
 
-    fn tell(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
-        let Some(call) = self.calls.get(id) else { return };
+    fn tell(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) -> Told {
+        let Some(call) = self.calls.get(id) else { return Told::default() };
         match (call.answered, call.part_of) {
-            (Some(_), None) => self.say_bye(now, id, Bye::to_both(why), media),
+            (Some(_), None) => Told::byes(2, self.say_bye(now, id, Bye::to_both(why), media)),
             (Some(_), Some(_)) => self.end_alone(now, id, why, media),
             (None, None) => {
-                self.abort(now, id);
+                let invites = self.abort(now, id);
+                let mut told = Told { ends: 2 * invites.len(), invites, byes: Vec::new() };
                 for part in self.calls.alone_of(id) {
-                    self.end_alone(now, part, why, media);
+                    told.join(self.end_alone(now, part, why, media));
                 }
+                told
             }
             // The registrar cancels it, as soon as it hears of the whole.
-            (None, Some(_)) => {}
+            (None, Some(_)) => Told::default(),
         }
     }
 
@@ -139,7 +185,8 @@ impl Gateway {
     /// another's, is told alone: its caller hears others ring, or is in the call with another.
     pub(super) fn end_idle(&mut self, now: Time, id: CallId, media: &mut impl Media) {
         if !self.calls.alone(id).is_empty() {
-            return self.end_alone(now, id, Cause::Late, media);
+            self.end_alone(now, id, Cause::Late, media);
+            return;
         }
         let whole = self.calls.whole(id);
         let Some(call) = self.calls.get(whole) else { return };
@@ -152,12 +199,14 @@ impl Gateway {
     }
 
     /// Tells a phone that its caller is in no call with, and closes its parts of the call.
-    fn end_alone(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
+    fn end_alone(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) -> Told {
         let parts = self.calls.alone(id);
-        if !parts.is_empty() {
-            self.say_bye(now, id, Bye::to(1, why), media);
+        if parts.is_empty() {
+            return Told::default();
         }
+        let byes = self.say_bye(now, id, Bye::to(1, why), media);
         parts.into_iter().for_each(|part| self.calls.close(part, media));
+        Told::byes(1, byes)
     }
 
     /// Tells the other end of a call about a BYE that `by` refused or did not answer: past that
@@ -178,16 +227,23 @@ impl Gateway {
 
     /// Sends a BYE to both ends of an answered call, or to one of them, each in the name of the other.
     /// An end that has given no way to it gets none. An answer that its caller has not acknowledged is
-    /// acknowledged first: without that it is repeated (RFC 3261, 13.3.1.4).
-    pub(super) fn say_bye(&mut self, now: Time, id: CallId, bye: Bye, media: &mut impl Media) {
+    /// acknowledged first: without that it is repeated (RFC 3261, 13.3.1.4). Returns the BYEs.
+    pub(super) fn say_bye(
+        &mut self,
+        now: Time,
+        id: CallId,
+        bye: Bye,
+        media: &mut impl Media,
+    ) -> Vec<TransactionId> {
+        let mut byes = Vec::new();
         let last = self.calls.last_part(id);
-        let Some(call) = self.calls.get(id) else { return };
+        let Some(call) = self.calls.get(id) else { return byes };
         let name = call.name.clone();
         let caller = call.sides[0].clone();
-        let Some(call) = self.calls.get(last) else { return };
+        let Some(call) = self.calls.get(last) else { return byes };
         let (callee, is_acknowledged) = (call.sides[1].clone(), call.is_acknowledged);
         let (Some(mut a), Some(mut b)) = (caller.dialog.clone(), callee.dialog.clone()) else {
-            return;
+            return byes;
         };
         for (n, mut side) in [caller, callee].into_iter().enumerate() {
             if bye.only.is_some_and(|only| only != n) {
@@ -205,8 +261,9 @@ impl Gateway {
                 self.transactions.acknowledge(hop, &first(b"ACK"), (&own, &ack));
             }
             let lines = to.bye(from, &name, (bye.why, self.config.trusts(hop.remote.ip())));
-            self.transactions.originate(now, hop, &first(b"BYE"), (&own, &lines));
+            byes.extend(self.transactions.originate(now, hop, &first(b"BYE"), (&own, &lines)));
         }
+        byes
     }
 
     /// Ends the call whose BYE this gateway refuses, because the way to the other end is unknown: its
@@ -267,14 +324,16 @@ impl Gateway {
         (!self.is_own(&hop)).then_some(hop)
     }
 
-    /// Ends the INVITE of an unanswered call: it is refused, and cancelled at the next hop.
-    fn abort(&mut self, now: Time, id: CallId) {
+    /// Ends the INVITE of an unanswered call, if it still waits for its answer: it is refused, and
+    /// cancelled at the next hop. Returns it.
+    fn abort(&mut self, now: Time, id: CallId) -> Vec<TransactionId> {
         let is_its = |passes: &CallLegs| passes.iter().any(|(its, _)| *its == id);
         let begun = self.pending.iter().filter(|(_, p)| p.kind == Kind::Initial);
         let all: Vec<TransactionId> =
             begun.filter(|(_, p)| is_its(&p.passes)).map(|(id, _)| *id).collect();
-        for id in all {
+        for &id in &all {
             self.transactions.abort(now, id, (503, "Service Unavailable"));
         }
+        all
     }
 }

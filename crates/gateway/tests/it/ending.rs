@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use std::time::Duration;
-use trunkline_gateway::{CallOutcome, CallSelection, Config};
+use trunkline_gateway::{CallOutcome, CallSelection, Config, Farewell};
 use trunkline_sip::{Message, Name};
 
 const G: &str = "10.1.0.1:5060";
@@ -179,6 +179,67 @@ fn a_stop_tells_all_ends_unless_it_is_not_wanted() {
             assert_eq!((world.mail_of(A.at), world.mail_of(B.at)), (vec![], vec![]));
         }
     }
+}
+
+/// A call whose answer has been changed, and the gateway stops.
+fn stopped(answer: impl Fn(String) -> String, rings: Option<&str>) -> World {
+    let mut world = World::new(vec![config(1, G)]);
+    world.send(A.at, G, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = world.read(B.at, "INVITE");
+    match rings {
+        Some("") => {}
+        Some(said) => world.send(B.at, G, &B.response(&invite, said, "")),
+        None => {
+            let said = B.response(&invite, "200 OK", &sdp("10.1.0.20:5000"));
+            world.send(B.at, G, &answer(said));
+            let mut back = routes(&world.read(A.at, "200"));
+            back.reverse();
+            world.send(A.at, G, &A.request(("ACK", 1, URI), "b", &back, ""));
+        }
+    }
+    world.mail.clear();
+    let site = &mut world.sites[0];
+    site.gateway.stop(world.now, &mut site.board);
+    world
+}
+
+#[test]
+fn a_stop_counts_the_ends_that_are_told_and_answer() {
+    let same = |answer: String| answer;
+    let farewell = |world: &World| {
+        let Farewell { ends, told, unanswered } = world.sites[0].gateway.farewell();
+        (ends, told, unanswered)
+    };
+    let mut world = stopped(same, None);
+    world.run();
+    assert_eq!(farewell(&world), (2, 2, 2));
+    for (left, end, answer) in [(1, &A, "200 OK"), (0, &B, "481 No Such Call")] {
+        let bye = world.read(end.at, "BYE");
+        world.send(end.at, G, &end.response(&bye, answer, ""));
+        assert_eq!(farewell(&world), (2, 2, left));
+    }
+    // An end without a way to it.
+    let world = stopped(|answer| answer.replace("Contact: <sip:b@", "Subject: <sip:b@"), None);
+    assert_eq!(farewell(&world), (2, 1, 1));
+    // An end that takes no connection.
+    let mut world =
+        stopped(|answer| answer.replace("@10.1.0.20:5060>", "@10.1.0.21;transport=tcp>"), None);
+    let Site { gateway, board, .. } = &mut world.sites[0];
+    let all: Vec<_> = std::iter::from_fn(|| gateway.poll()).collect();
+    let connection = all.iter().find_map(|output| output.to.connection).expect("a connection");
+    gateway.unreachable(world.now, connection, board);
+    assert!(gateway.poll().is_none(), "a response to itself");
+    assert_eq!(farewell(&world), (2, 1, 1));
+    // An end that rings has to be cancelled, and one that may not even be there can't be.
+    let mut world = stopped(same, Some("180 Ringing"));
+    world.run();
+    assert_eq!(farewell(&world), (2, 2, 1));
+    let cancel = world.read(B.at, "CANCEL");
+    world.send(B.at, G, &B.response(&cancel, "200 OK", ""));
+    let ended = B.response(&cancel, "487 Request Terminated", "");
+    world.send(B.at, G, &ended.replace("1 CANCEL", "1 INVITE"));
+    assert_eq!(farewell(&world), (2, 2, 0));
+    assert_eq!(farewell(&stopped(same, Some(""))), (2, 1, 0));
 }
 
 #[test]

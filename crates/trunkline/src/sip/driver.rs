@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use trunkline_base::Time;
-use trunkline_gateway::{CallOutcome, CallView, Event, Found, Gateway, Transport};
+use trunkline_gateway::{CallOutcome, CallView, Event, Farewell, Found, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
 /// Maximum number of inputs processed before the resulting output is sent.
@@ -188,12 +188,12 @@ impl Driver {
     /// notification.
     fn is_over(&mut self) -> bool {
         let Some(stopping) = &self.stopping else { return false };
-        let is_quiet = self.gateway.is_quiet();
-        let is_told = is_quiet || clock::now() >= stopping.until;
-        if !is_told || !self.ledger.is_settled() {
+        let has_told = self.gateway.is_quiet() || clock::now() >= stopping.until;
+        if !has_told || !self.ledger.is_settled() {
             return false;
         }
-        let calls = Stopped { is_answered: is_quiet, ..stopping.calls.clone() };
+        let farewell = stopping.calls.farewell.map(|_| self.gateway.farewell());
+        let calls = Stopped { farewell, ..stopping.calls.clone() };
         let _ = stopping.reply.try_send(calls);
         true
     }
@@ -270,8 +270,8 @@ impl Driver {
 
     /// The calls that a stop ends.
     fn to_be_stopped(&self) -> Stopped {
-        let mut stopped =
-            Stopped { is_told: self.gateway.config().bye_at_stop, ..Stopped::default() };
+        let tells = self.gateway.config().bye_at_stop;
+        let mut stopped = Stopped { farewell: tells.then(Farewell::default), ..Stopped::default() };
         for call in ledger::by_start(&self.gateway) {
             match call.answered {
                 Some(_) => stopped.up += 1,

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tls::Tls;
 use tokio::sync::mpsc;
 use trunkline_base::Time;
-use trunkline_gateway::{CallSelection, Gateway, Stats, Transport};
+use trunkline_gateway::{CallSelection, Farewell, Gateway, Stats, Transport};
 use trunkline_sip::Message;
 use trunkline_sip::transaction::Hop;
 
@@ -98,10 +98,8 @@ pub struct Stopped {
     pub ringing: usize,
     /// The first of them, in words.
     pub named: Vec<String>,
-    /// Whether their ends were told; not if `bye_at_stop` is false.
-    pub is_told: bool,
-    /// Whether all ends that were told have answered in time.
-    pub is_answered: bool,
+    /// How many of their ends were told, and have answered in time; `None` if `bye_at_stop` is false.
+    pub farewell: Option<Farewell>,
 }
 
 /// Handle through which other threads query the gateway.

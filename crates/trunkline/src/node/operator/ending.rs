@@ -4,7 +4,7 @@ use super::{Operator, refused};
 use crate::operate::count;
 use crate::operate::protocol::{HungUp, Refused};
 use crate::sip;
-use trunkline_gateway::CallSelection;
+use trunkline_gateway::{CallSelection, Farewell};
 
 /// The calls that a request names: it must name one or say that all are meant, since a call that was
 /// forgotten would otherwise end all.
@@ -54,12 +54,9 @@ fn in_words(stopped: &sip::Stopped) -> String {
         (0, ringing) => format!("{} ringing", count(ringing as u64, "call")),
         (up, ringing) => format!("{} up and {ringing} ringing", count(up as u64, "call")),
     };
-    let then = match (stopped.is_told, stopped.is_answered) {
-        (false, _) => "no end has been told, since [sip] bye_at_stop is false",
-        (true, true) => "all ends have been told (BYE, or CANCEL and 503), and have answered",
-        (true, false) => {
-            "all ends have been told (BYE, or CANCEL and 503), and some have not answered in time"
-        }
+    let then = match &stopped.farewell {
+        None => "no end has been told, since [sip] bye_at_stop is false".to_owned(),
+        Some(farewell) => told(farewell),
     };
     let more = match all - stopped.named.len() {
         0 => String::new(),
@@ -72,6 +69,24 @@ fn in_words(stopped: &sip::Stopped) -> String {
     )
 }
 
+/// How many ends of calls know that these have ended.
+fn told(&Farewell { ends, told, unanswered }: &Farewell) -> String {
+    let who = match told {
+        0 => return "none of their ends could be told".to_owned(),
+        _ if told >= ends => "all ends have been told".to_owned(),
+        _ => format!("{told} of {} have been told", count(ends as u64, "end")),
+    };
+    let then = match unanswered {
+        0 => "have answered".to_owned(),
+        _ => format!("{unanswered} of these have not answered in time"),
+    };
+    let left = match ends.saturating_sub(told) {
+        0 => "",
+        _ => "; the others have given no way to reach them, or have not rung",
+    };
+    format!("{who} (BYE, or CANCEL and 503), and {then}{left}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,14 +95,22 @@ mod tests {
     #[test]
     fn a_stop_tells_of_its_calls_and_whether_their_ends_know() {
         let named = vec!["sip:a@h to sip:b@h (1)".to_owned()];
-        let stopped = sip::Stopped { up: 1, ringing: 2, named, is_told: true, is_answered: false };
+        let farewell = |ends, told, unanswered| Some(Farewell { ends, told, unanswered });
+        let stopped = sip::Stopped { up: 1, ringing: 2, named, farewell: farewell(6, 5, 1) };
         let said = in_words(&stopped);
         assert!(
-            said.contains("1 call up and 2 ringing") && said.contains("not answered"),
+            said.contains("1 call up and 2 ringing") && said.contains("5 of 6 ends have been told"),
             "{said}"
         );
+        assert!(said.contains("and 1 of these have not answered in time; the others"), "{said}");
         assert!(said.ends_with("They were sip:a@h to sip:b@h (1), and 2 more"), "{said}");
-        let silent = sip::Stopped { is_told: false, ringing: 0, ..stopped };
+        let all = sip::Stopped { farewell: farewell(6, 6, 0), ..stopped.clone() };
+        assert!(
+            in_words(&all).contains("all ends have been told (BYE, or CANCEL and 503), and have")
+        );
+        let none = sip::Stopped { farewell: farewell(6, 0, 0), ..stopped.clone() };
+        assert!(in_words(&none).contains("none of their ends could be told"));
+        let silent = sip::Stopped { farewell: None, ringing: 0, ..stopped };
         assert!(in_words(&silent).contains("stopped with 1 call up, which"), "{silent:?}");
         assert!(in_words(&silent).contains("bye_at_stop is false"));
     }
