@@ -206,7 +206,7 @@ async fn from_overlay(proxy: Arc<Proxy>, listener: AsyncListener, to: Arc<[Socke
         let (proxy, to) = (proxy.clone(), to.clone());
         tokio::spawn(async move {
             let Some(_place) = proxy.place(Origin::Node(from.node)) else { return };
-            match within(TCP_TIMEOUT, TcpStream::connect(&to[..])).await {
+            match connect(&to, TCP_TIMEOUT).await {
                 Ok(tcp) => join(&proxy, Tcp::new(tcp), stream).await,
                 Err(error) => {
                     let at = to.first().map_or_else(String::new, SocketAddr::to_string);
@@ -220,6 +220,20 @@ async fn from_overlay(proxy: Arc<Proxy>, listener: AsyncListener, to: Arc<[Socke
             }
         });
     }
+}
+
+/// Connects to the first address that takes the connection. One that refuses is passed at once, and
+/// one that is silent after its share of `time`: the next one may be there.
+async fn connect(to: &[SocketAddr], time: Duration) -> std::io::Result<TcpStream> {
+    let share = time / u32::try_from(to.len().max(1)).unwrap_or(u32::MAX);
+    let mut refusal = std::io::ErrorKind::AddrNotAvailable.into();
+    for at in to {
+        match within(share, TcpStream::connect(at)).await {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
 }
 
 async fn within<T>(
@@ -245,4 +259,51 @@ async fn join(proxy: &Proxy, tcp: Tcp, stream: Stream) {
 fn reset_on_close(tcp: &TcpStream, on: bool) {
     // This fails only for descriptors that are not sockets.
     let _ = SockRef::from(tcp).set_linger(on.then_some(Duration::ZERO));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Socket, Type};
+    use std::io::ErrorKind;
+    use std::time::Instant;
+
+    /// A listener whose queue takes `backlog` connections.
+    fn listener(backlog: i32) -> Socket {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.listen(backlog).unwrap();
+        socket
+    }
+
+    fn at(socket: &Socket) -> SocketAddr {
+        socket.local_addr().unwrap().as_socket().unwrap()
+    }
+
+    #[test]
+    fn a_host_is_reached_past_addresses_that_refuse_or_are_silent() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let refusing = at(&listener(1));
+            let (good, full) = (listener(9), listener(0));
+            // Segments to a listener whose queue is full are dropped.
+            let mut waiting = Vec::new();
+            let brief = Duration::from_millis(300);
+            while let Ok(tcp) = within(brief, TcpStream::connect(at(&full))).await {
+                waiting.push(tcp);
+            }
+            let begun = Instant::now();
+            let refused = connect(&[refusing], TCP_TIMEOUT).await;
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            assert!(connect(&[refusing, at(&good)], TCP_TIMEOUT).await.is_ok());
+            assert!(begun.elapsed() < TCP_TIMEOUT / 2, "{:?}", begun.elapsed());
+            let all = [at(&full), at(&good)];
+            let at_once = within(2 * brief, TcpStream::connect(&all[..])).await;
+            assert_eq!(at_once.unwrap_err().kind(), ErrorKind::TimedOut, "all in one");
+            let reached = connect(&all, 2 * brief).await.unwrap();
+            assert_eq!(reached.peer_addr().unwrap(), at(&good));
+            let silent = connect(&[at(&full)], brief).await;
+            assert_eq!(silent.unwrap_err().kind(), ErrorKind::TimedOut);
+        });
+    }
 }
