@@ -188,8 +188,16 @@ impl Config {
 
     /// Name that the certificate at `remote` must contain, if a route sets one.
     pub(crate) fn name_at(&self, transport: Transport, remote: SocketAddr) -> Option<&str> {
-        let leads = |route: &&Route| (route.transport, route.via) == (transport, remote);
-        self.routes.iter().filter(leads).find_map(|route| route.name.as_deref())
+        self.routes_to(transport, remote).find_map(|route| route.name.as_deref())
+    }
+
+    /// The routes whose next hop is at `remote`.
+    pub(crate) fn routes_to(
+        &self,
+        transport: Transport,
+        remote: SocketAddr,
+    ) -> impl Iterator<Item = &Route> {
+        self.routes.iter().filter(move |route| (route.transport, route.via) == (transport, remote))
     }
 
     /// Whether virtual ports advertised by `address` are trusted.
@@ -200,10 +208,13 @@ impl Config {
     /// Whether requests from `address` are accepted: it may call, is trusted, or is the next hop of
     /// a route.
     pub fn admits(&self, address: IpAddr) -> bool {
+        Config::is_in(&self.allow, address) || self.is_peer(address)
+    }
+
+    /// Whether `address` is a configured peer's: it is trusted, or is the next hop of a route.
+    pub(crate) fn is_peer(&self, address: IpAddr) -> bool {
         let is_via = |route: &Route| route.via.ip() == address.to_canonical();
-        Config::is_in(&self.allow, address)
-            || self.trusts(address)
-            || self.routes.iter().any(is_via)
+        self.trusts(address) || self.routes.iter().any(is_via)
     }
 
     /// Checks that media may go to `at`: not to SIP ports, where a packet from this gateway's

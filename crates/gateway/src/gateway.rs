@@ -1,11 +1,13 @@
 //! The gateway itself: its inputs, its state and its outputs.
 
+mod connections;
 mod ending;
 mod names;
 mod refusal;
 mod requests;
 mod responses;
 
+pub use connections::{Holder, Rank, Ranks};
 pub use ending::{CallSelection, Farewell};
 
 use crate::call_legs::{self, CallLegs};

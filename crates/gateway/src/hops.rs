@@ -54,18 +54,35 @@ pub(crate) enum NoHop {
 /// certificate must contain, if not its address (RFC 5922, 7).
 type ConnectionKey = (u32, SocketAddr, Option<String>);
 
+/// A connection that is open or being made.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    place: ConnectionKey,
+    /// When the last message arrived on it, if any has.
+    pub heard: Option<Time>,
+    /// Sender of the request for which this gateway makes it; `None` if the other end has made it.
+    pub made_for: Option<IpAddr>,
+    /// Time until which a phone is registered by it.
+    pub registered: Time,
+}
+
+impl Connection {
+    /// The socket and the address at its two ends.
+    pub fn ends(&self) -> (u32, SocketAddr) {
+        (self.place.0, self.place.1)
+    }
+}
+
 /// Known connections and resolved names.
 #[derive(Debug, Default)]
 pub(crate) struct Hops {
     /// Connections that are open or being made, by their ends.
     connections: BTreeMap<ConnectionKey, u64>,
-    open: BTreeMap<u64, ConnectionKey>,
+    open: BTreeMap<u64, Connection>,
     /// Outgoing connections that no message has used yet.
     unused: BTreeSet<u64>,
     /// Outgoing connections that are made only because a request is long.
     for_length: BTreeSet<u64>,
-    /// When the last message arrived on each connection that has brought any.
-    heard: BTreeMap<u64, Time>,
     /// Ports of hosts that have not taken such a connection, and until when that is remembered. One
     /// port says nothing of another, and a URI may name any.
     udp_only: BTreeMap<SocketAddr, Time>,
@@ -107,21 +124,21 @@ impl Hops {
     fn add(&mut self, place: ConnectionKey) -> u64 {
         self.last += 1;
         self.connections.insert(place.clone(), self.last);
-        self.open.insert(self.last, place);
+        let new = Connection { place, heard: None, made_for: None, registered: Time::ZERO };
+        self.open.insert(self.last, new);
         self.last
     }
 
     /// Name that the certificate at the other end of a connection must contain, if not its address.
     pub fn name_of(&self, connection: u64) -> Option<&str> {
-        self.open.get(&connection)?.2.as_deref()
+        self.open.get(&connection)?.place.2.as_deref()
     }
 
     /// Removes a connection that has closed.
     pub fn closed(&mut self, connection: u64) {
         self.unused.remove(&connection);
         self.for_length.remove(&connection);
-        self.heard.remove(&connection);
-        if let Some(place) = self.open.remove(&connection)
+        if let Some(Connection { place, .. }) = self.open.remove(&connection)
             && self.connections.get(&place) == Some(&connection)
         {
             self.connections.remove(&place);
@@ -135,21 +152,41 @@ impl Hops {
 
     /// Notes that a message has arrived on a connection.
     pub fn heard(&mut self, now: Time, connection: u64) {
-        if self.open.contains_key(&connection) {
-            self.heard.insert(connection, now);
+        if let Some(known) = self.open.get_mut(&connection) {
+            known.heard = Some(now);
         }
+    }
+
+    /// Notes for whose request a connection is made that has just been planned.
+    pub fn made_for(&mut self, sender: IpAddr, hop: &Hop) {
+        if let Some(connection) = hop.connection.filter(|n| self.unused.contains(n))
+            && let Some(known) = self.open.get_mut(&connection)
+        {
+            known.made_for = Some(sender.to_canonical());
+        }
+    }
+
+    /// Notes until when a phone is registered by a connection; `None` if it no longer is.
+    pub fn registered(&mut self, connection: u64, until: Option<Time>) {
+        if let Some(known) = self.open.get_mut(&connection) {
+            known.registered = until.map_or(Time::ZERO, |until| until.max(known.registered));
+        }
+    }
+
+    /// A connection that is open, or still to be made.
+    pub fn connection(&self, connection: u64) -> Option<&Connection> {
+        self.open.get(&connection)
     }
 
     /// Whether nothing has arrived on a connection since `sent`.
     pub fn is_silent(&self, sent: Time, connection: u64) -> bool {
-        self.heard.get(&connection).is_none_or(|heard| *heard < sent)
+        self.open.get(&connection).and_then(|known| known.heard).is_none_or(|heard| heard < sent)
     }
 
     /// Notes that the host of a connection takes none at that port, or answers nothing there: the
     /// port is sent long requests by UDP for some time.
     pub fn takes_only_udp(&mut self, now: Time, connection: u64) {
-        let Some((_, remote, _)) = self.open.get(&connection) else { return };
-        let remote = *remote;
+        let Some((_, remote)) = self.open.get(&connection).map(Connection::ends) else { return };
         if self.udp_only.len() >= NAMES {
             self.udp_only.retain(|_, until| *until > now);
         }
@@ -162,8 +199,8 @@ impl Hops {
     /// Whether messages can still be sent to `hop`.
     pub fn is_usable(&self, hop: &Hop) -> bool {
         let leads = |connection| {
-            let place = self.open.get(&connection);
-            place.is_some_and(|(socket, remote, _)| (*socket, *remote) == (hop.socket, hop.remote))
+            let known = self.open.get(&connection);
+            known.is_some_and(|known| known.ends() == (hop.socket, hop.remote))
         };
         hop.connection.is_none_or(leads)
     }

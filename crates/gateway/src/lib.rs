@@ -31,7 +31,9 @@ mod token;
 
 pub use calls::{CallId, CallView, DescriptionError};
 pub use config::{Config, Destination, Network, Relearn, Route, Socket, Transport};
-pub use gateway::{CallOutcome, CallSelection, Event, Farewell, Gateway, Stats};
+pub use gateway::{
+    CallOutcome, CallSelection, Event, Farewell, Gateway, Holder, Rank, Ranks, Stats,
+};
 pub use hops::Found;
 pub use latch::{Arrival, Latch, Peer};
 pub use media::{Media, MediaRejected, Relay, Remote, is_media};

@@ -46,6 +46,8 @@ names! {
     CSeq "CSeq",
     /// X-Trunkline-Ended, by which one gateway tells another why it ends a call.
     Ended "X-Trunkline-Ended",
+    /// Expires, the lifetime of a registration, or of another message's content (RFC 3261, 20.19).
+    Expires "Expires",
     /// From, the originator of a request (RFC 3261, 20.20).
     From "From" "f",
     /// Max-Forwards, the remaining number of hops (RFC 3261, 20.22).

@@ -252,6 +252,15 @@ impl Transactions {
         self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect()
     }
 
+    /// The connections of requests that have no final response yet, towards either side.
+    pub fn connections(&self) -> impl Iterator<Item = u64> {
+        let waits =
+            |t: &&Transaction| matches!(t.phase, Phase::New | Phase::Calling | Phase::Proceeding);
+        let hops = |t: &Transaction| [Some(t.upstream), t.downstream.as_ref().map(|(to, _)| *to)];
+        let hops = self.all.values().filter(waits).flat_map(hops).flatten();
+        hops.filter_map(|hop| hop.connection)
+    }
+
     /// Updates the size of a transaction's messages, which was `before`.
     fn weigh(&mut self, id: TransactionId, before: usize) {
         let Some(t) = self.all.get(&id) else { return };

@@ -460,6 +460,7 @@ impl Gateway {
         }
         let (hop, is_long) =
             self.hops.resolve(now, &self.config, &routed.next, bytes, |ip| media.local(ip))?;
+        self.hops.made_for(from.remote.ip(), &hop);
         Ok(Next { hop, is_flow: false, is_long })
     }
 

@@ -137,6 +137,9 @@ impl Gateway {
         let is_described = described.is_some();
         let said = described.map(|part| hash(part.bytes)).filter(|_| code < 200);
         self.learn(&pending, &answering, message, code);
+        if pending.method == b"REGISTER" && (200..300).contains(&code) {
+            self.note_registration(now, &pending, message);
+        }
         if let Some(part) = described {
             // The response belongs to the hop that the request went to, whatever its source
             // address.

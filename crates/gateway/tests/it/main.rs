@@ -6,6 +6,7 @@ mod bodies;
 mod calls;
 mod challenge;
 mod common;
+mod connections;
 mod ending;
 mod forking;
 mod hostile;
