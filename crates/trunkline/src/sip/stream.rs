@@ -3,6 +3,7 @@
 use super::Input;
 use super::tls::Tls;
 use crate::clock;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -44,6 +45,13 @@ const WRITE: Duration = Duration::from_secs(10);
 
 /// Time limit for the first message on a connection: the duration of a transaction.
 pub const FIRST: Duration = Duration::from_secs(32);
+
+/// Silence after which the system probes a connection, the interval and number of its probes, and the
+/// time after which an other end that answers nothing has vanished. Dead connections must not keep an
+/// address from new ones.
+const PROBE: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+const VANISHED: Duration = Duration::from_secs(40);
 
 /// Channel ends and parameters of a connection's task.
 pub struct Line {
@@ -172,10 +180,13 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resu
     written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// Lets the system check whether the other end is still there.
+/// Lets the system end a connection whose other end has vanished, within [`VANISHED`]: whether it is
+/// silent, or doesn't acknowledge what is sent.
 fn keep_alive(stream: &TcpStream) {
-    let often = socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(60));
-    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&often);
+    let often = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE).with_retries(PROBES);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&often);
+    let _ = socket.set_tcp_user_timeout(Some(VANISHED));
     let _ = stream.set_nodelay(true);
 }
 
@@ -401,6 +412,28 @@ mod tests {
                 let Some(Input::Malformed(_, true, (_, Some(513)))) = said else { panic!() };
                 drop(phone);
                 assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
+            }
+        });
+    }
+
+    #[test]
+    fn the_system_ends_a_connection_whose_other_end_has_vanished() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let hop = Hop { socket: 0, remote: listener.local_addr().unwrap(), connection: None };
+            let made = open(hop, CONNECT).await.unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            keep_alive(&accepted);
+            for stream in [made, accepted] {
+                let socket = SockRef::from(&stream);
+                assert!(socket.keepalive().unwrap());
+                let after = socket.tcp_keepalive_time().unwrap();
+                let probes = socket.tcp_keepalive_interval().unwrap();
+                let count = socket.tcp_keepalive_retries().unwrap();
+                assert!(after + count * probes <= Duration::from_secs(40));
+                let unacknowledged = socket.tcp_user_timeout().unwrap();
+                assert!(unacknowledged.is_some_and(|time| time <= Duration::from_secs(40)));
             }
         });
     }

@@ -63,6 +63,11 @@ fn the_end_of_a_certificate_is_foreseen() {
 }
 
 #[apply(on_time)]
+fn connections_of_vanished_phones_end() {
+    passes("sip/18-vanished-phones");
+}
+
+#[apply(on_time)]
 fn a_call_that_a_trunk_does_not_take_is_refused() {
     passes("admission/01-call-over-the-share-is-silent");
 }
