@@ -1,8 +1,9 @@
 //! The event loop of the SIP thread.
 
+use super::connections::{Connections, Place};
 use super::ledger::{self, Ledger};
 use super::port_board::PortBoard;
-use super::stream::{self, Activity, Line, OUTBOX, ROOM, Waiting};
+use super::stream::{self, Activity, Line, OUTBOX};
 use super::tls::Tls;
 use super::{Bound, GatewayReport, Input, Stopped, until};
 use crate::clock;
@@ -11,21 +12,18 @@ use crate::rate_limited_log::RateLimitedLog;
 use crate::resolver::{self, Answer, FOR_PHONES, Resolver};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use trunkline_base::Time;
 use trunkline_gateway::{CallOutcome, CallView, Event, Farewell, Found, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
 /// Maximum number of inputs processed before the resulting output is sent.
 const BATCH: usize = 64;
-
-/// Maximum number of connections; one address may have an eighth of them.
-const CONNECTIONS: usize = 4_096;
 
 /// Buffer size in bytes for the longest datagram.
 const DATAGRAM: usize = 65_535;
@@ -45,7 +43,7 @@ pub struct Driver {
     tls: Tls,
     inbox: mpsc::Sender<Input>,
     udp: BTreeMap<u32, Arc<UdpSocket>>,
-    connections: BTreeMap<u64, Connection>,
+    connections: Connections,
     media: MediaStats,
     limited_logs: LimitedLogs,
     stopping: Option<Stopping>,
@@ -78,24 +76,6 @@ struct LimitedLogs {
     full: RateLimitedLog,
 }
 
-/// The writing side of a connection.
-struct Connection {
-    remote: SocketAddr,
-    outbox: mpsc::Sender<Waiting>,
-    /// Room for queued messages, shared by all connections with this address.
-    room: Arc<Semaphore>,
-    activity: Arc<Activity>,
-}
-
-impl Connection {
-    /// Queues a message for writing; false if too much is already queued.
-    fn write(&self, bytes: Vec<u8>) -> bool {
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).try_acquire_many_owned(length);
-        room.is_ok_and(|room| self.outbox.try_send(Waiting { bytes, room }).is_ok())
-    }
-}
-
 impl Driver {
     /// Creates a driver that has received nothing yet.
     pub fn new(
@@ -105,7 +85,7 @@ impl Driver {
         tls: Tls,
         inbox: mpsc::Sender<Input>,
     ) -> Driver {
-        let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
+        let (udp, connections) = (BTreeMap::new(), Connections::default());
         let has = |v6| gateway.config().sockets.iter().any(|s| s.address.is_ipv6() == v6);
         let (resolver, media) =
             (Resolver::new(has(false), has(true), FOR_PHONES / 2), MediaStats::default());
@@ -258,6 +238,7 @@ impl Driver {
                     is_more,
                     stats: self.gateway.stats(),
                     media: self.media,
+                    connections: self.connections.stats(),
                     free_ports: self.gateway.free_ports(),
                     certificate_not_after: self.tls.not_after,
                     no_speech: self.gateway.calls().flat_map(|call| call.no_speech).collect(),
@@ -294,10 +275,10 @@ impl Driver {
         if !self.gateway.config().admits(remote.ip()) {
             return self.forbidden(remote);
         }
-        if !self.has_room(remote.ip()) {
-            return;
-        }
         let connection = self.gateway.connected(socket, remote);
+        if !self.has_room(connection) {
+            return self.over(connection);
+        }
         let hop = Hop { socket, remote, connection: Some(connection) };
         let line = self.line(hop, connection);
         tokio::spawn(stream::serve(self.tls_of(socket), stream, line));
@@ -305,13 +286,8 @@ impl Driver {
 
     fn line(&mut self, hop: Hop, connection: u64) -> Line {
         let (sender, outbox) = mpsc::channel(OUTBOX);
-        let remote = hop.remote;
-        let with_it = self.connections.values().find(|other| other.remote.ip() == remote.ip());
-        let room = with_it.map(|other| Arc::clone(&other.room));
-        let room = room.unwrap_or_else(|| Arc::new(Semaphore::new(ROOM)));
         let activity = Activity::begin();
-        let ours = Connection { remote, outbox: sender, room, activity: Arc::clone(&activity) };
-        self.connections.insert(connection, ours);
+        self.connections.insert(connection, hop.remote, sender, Arc::clone(&activity));
         let patience = Some(stream::FIRST);
         Line { hop, inbox: self.inbox.clone(), outbox, patience, activity }
     }
@@ -324,12 +300,12 @@ impl Driver {
             }
             return;
         };
-        if !self.connections.contains_key(&connection) {
+        if self.connections.get(connection).is_none() {
             // A connection that has ended is not reopened under its old number.
             if !self.gateway.is_open(connection) {
                 return;
             }
-            if !self.has_room(to.remote.ip()) {
+            if !self.has_room(connection) {
                 return self.over(connection);
             }
             let line = self.line(to, connection);
@@ -338,7 +314,7 @@ impl Driver {
             let patience = if is_for_length { stream::BRIEF } else { stream::CONNECT };
             tokio::spawn(stream::connect((self.tls_of(to.socket), name), patience, line));
         }
-        if let Some(line) = self.connections.get(&connection)
+        if let Some(line) = self.connections.get(connection)
             && !line.write(bytes)
         {
             // A peer that doesn't read must not block the gateway.
@@ -347,7 +323,7 @@ impl Driver {
     }
 
     fn closed(&mut self, connection: u64, why: Option<&io::Error>) {
-        if let (Some(why), Some(line)) = (why, self.connections.get(&connection)) {
+        if let (Some(why), Some(line)) = (why, self.connections.get(connection)) {
             let name = self.gateway.name_of(connection);
             let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
             let then = match self.gateway.is_for_length(connection) {
@@ -356,7 +332,7 @@ impl Driver {
             };
             let what = format!("no SIP connection to {}{name}: {why}; {then}", line.remote);
             self.limited_logs.connections.warn(clock::now(), what);
-            self.connections.remove(&connection);
+            self.connections.remove(connection);
             return self.gateway.unreachable(clock::now(), connection, &mut self.board);
         }
         self.over(connection);
@@ -364,38 +340,21 @@ impl Driver {
 
     /// Closes a connection that can't be used any more.
     fn over(&mut self, connection: u64) {
-        self.connections.remove(&connection);
+        self.connections.remove(connection);
         self.gateway.disconnected(clock::now(), connection, &mut self.board);
     }
 
-    /// Makes room for one more connection with this address; false if it can't have one. An address
-    /// that has its share gives up one of its own, never another's. If all slots are taken, the address
-    /// with the most connections gives one up.
-    fn has_room(&mut self, address: IpAddr) -> bool {
-        let of = |line: &Connection| line.remote.ip().to_canonical();
-        let address = address.to_canonical();
-        let all = self.connections.iter();
-        let all = all.map(|(&n, line)| (n, of(line), line.activity.rank()));
-        let same = all.clone().filter(|(_, ip, _)| *ip == address).count();
-        if same >= CONNECTIONS / 8 {
-            let first = most_idle(all.filter(|(_, ip, _)| *ip == address));
-            self.limited_logs.full.warn(
-                clock::now(),
-                format_args!(
-                    "{address} has {same} SIP connections, as many as one address may: the one that \
-                     has been idle longest is closed for a new one"
-                ),
-            );
-            return first.inspect(|&first| self.over(first)).is_some();
-        }
-        if self.connections.len() < CONNECTIONS {
+    /// Makes room for a new connection; false if it can't have any.
+    fn has_room(&mut self, connection: u64) -> bool {
+        let now = clock::now();
+        let place = self.connections.place(now, &self.gateway, connection);
+        if place == Place::Free {
             return true;
         }
-        let config = self.gateway.config();
-        let untrusted = all.filter(|(_, ip, _)| !config.trusts(*ip));
-        // A trusted address gets a slot as long as any untrusted one holds one.
-        let same = if config.trusts(address) { None } else { Some(same) };
-        surplus(untrusted, same).inspect(|&first| self.over(first)).is_some()
+        self.limited_logs.full.warn(now, place);
+        let Place::Of(other, ..) = place else { return false };
+        self.over(other);
+        true
     }
 
     fn on_events(&mut self) {
@@ -480,7 +439,7 @@ impl Driver {
                 );
                 self.limited_logs.connections.warn(clock::now(), what);
                 if !self.gateway.is_open(connection) {
-                    self.connections.remove(&connection);
+                    self.connections.remove(connection);
                 }
             }
             Event::Malformed(from, why, code) => {
@@ -510,26 +469,6 @@ fn log_end(call: &CallView, outcome: CallOutcome) {
     tracing::info!(call = call.name, from = call.from, to = call.to, "{why}");
 }
 
-/// A connection, the address of its peer, and its rank among those that may be closed.
-type Ranked = (u64, IpAddr, (bool, u64));
-
-/// The connection to be closed first.
-fn most_idle(all: impl Iterator<Item = Ranked>) -> Option<u64> {
-    all.min_by_key(|(connection, _, rank)| (*rank, *connection)).map(|(connection, ..)| connection)
-}
-
-/// The most idle connection of the address that has the most, if it has more than any other and, unless
-/// that is `None`, more than `same`, the count of the address that wants one more.
-fn surplus(all: impl Iterator<Item = Ranked> + Clone, same: Option<usize>) -> Option<u64> {
-    let mut each: BTreeMap<IpAddr, usize> = BTreeMap::new();
-    for (_, ip, _) in all.clone() {
-        *each.entry(ip).or_default() += 1;
-    }
-    let most = each.into_iter().max_by_key(|&(_, count)| count);
-    let (ip, _) = most.filter(|&(_, count)| same.is_none_or(|same| count > same + 1))?;
-    most_idle(all.filter(|(_, other, _)| *other == ip))
-}
-
 async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
     let mut buffer = vec![0; DATAGRAM];
     loop {
@@ -553,45 +492,5 @@ async fn accept(socket: u32, listener: TcpListener, inbox: mpsc::Sender<Input>) 
             // Most likely out of descriptors: some may be freed.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_has_most_connections_gives_one_up() {
-        let address = |n: u8| IpAddr::from([192, 0, 2, n]);
-        // The third has carried no message yet; of the others, the second has been idle longest.
-        let all = [(3, 1, 90), (4, 2, 50), (5, 2, 40), (7, 1, 20), (8, 1, 80), (9, 3, 10)];
-        let all = all.map(|(n, ip, last)| (n, address(ip), (n != 8, last)));
-        let each = |same| surplus(all.into_iter(), same);
-        assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(8); 3]);
-        assert_eq!(each(Some(2)), None, "who wants one would have as many");
-        assert_eq!(surplus(std::iter::empty(), None), None);
-        let used = all.into_iter().filter(|(n, ..)| *n != 8);
-        assert_eq!(most_idle(used.filter(|(_, ip, _)| *ip == address(1))), Some(7));
-    }
-
-    #[test]
-    fn what_waits_for_one_address_has_a_bound() {
-        let room = Arc::new(Semaphore::new(ROOM));
-        let line = || {
-            let (outbox, reader) = mpsc::channel(OUTBOX);
-            let room = Arc::clone(&room);
-            let remote = ([192, 0, 2, 1], 5060).into();
-            let activity = Activity::begin();
-            (Connection { remote, outbox, room, activity }, reader)
-        };
-        let ((a, mut read_a), (b, _read_b)) = (line(), line());
-        // Messages of 60 kB fill the shared room over both connections before either queue is full.
-        let taken = (0..OUTBOX).take_while(|n| [&a, &b][n % 2].write(vec![0; 60_000])).count();
-        assert_eq!(taken, ROOM / 60_000);
-        // A written message frees its room.
-        assert!(!b.write(vec![0; 60_000]));
-        drop(read_a.try_recv().expect("a message"));
-        assert!(b.write(vec![0; 60_000]));
-        assert!(!b.write(vec![0; ROOM + 1]));
     }
 }

@@ -1,6 +1,7 @@
 //! A node's SIP gateway: UDP, TCP and TLS, on its own thread. The decisions are made in
 //! `trunkline_gateway`; media belong to the packet thread.
 
+mod connections;
 mod driver;
 mod ledger;
 mod port_board;
@@ -13,6 +14,7 @@ use crate::clock;
 use crate::datapath::media::Sender;
 use crate::node::config::Sip;
 use crate::operate::protocol::Call;
+use connections::ConnectionStats;
 use driver::Driver;
 use port_board::PortBoard;
 use std::collections::BTreeSet;
@@ -79,6 +81,8 @@ pub struct GatewayReport {
     pub stats: Stats,
     /// Counters of its calls' media.
     pub media: crate::datapath::media::MediaStats,
+    /// Counts of its connections.
+    pub connections: ConnectionStats,
     /// Number of free pairs of media ports.
     pub free_ports: usize,
     /// When its certificate expires, in seconds since 1970; 0 without one.

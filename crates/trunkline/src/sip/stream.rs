@@ -7,13 +7,14 @@ use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use trunkline_base::Time;
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Frame, Framer, Message, Start, reply};
 
@@ -63,15 +64,14 @@ pub struct Line {
     pub outbox: mpsc::Receiver<Waiting>,
     /// Time limit for the first message in either direction; `None` once it has passed.
     pub patience: Option<Duration>,
-    /// When bytes last passed.
+    /// When bytes last arrived.
     pub activity: Arc<Activity>,
 }
 
-/// When bytes last passed on a connection, and whether any message has.
+/// When bytes last arrived on a connection. Those sent to it show no use of it.
 #[derive(Debug, Default)]
 pub struct Activity {
     last: AtomicU64,
-    has_message: AtomicBool,
 }
 
 impl Activity {
@@ -82,19 +82,14 @@ impl Activity {
         Arc::new(activity)
     }
 
-    /// Notes that bytes have passed: a keep-alive, too, shows that a connection is wanted.
+    /// Notes that bytes have arrived: a keep-alive, too, shows that a connection is wanted.
     fn bytes(&self) {
         self.last.store(clock::now().as_nanos(), Ordering::Relaxed);
     }
 
-    fn message(&self) {
-        self.has_message.store(true, Ordering::Relaxed);
-    }
-
-    /// Key by which connections are sorted, the one to be closed first: those that have never carried a
-    /// message, then those that have been idle longest.
-    pub fn rank(&self) -> (bool, u64) {
-        (self.has_message.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed))
+    /// Time of the last byte that has arrived, or of the beginning.
+    pub fn last(&self) -> Time {
+        Time::from_nanos(self.last.load(Ordering::Relaxed))
     }
 }
 
@@ -213,8 +208,6 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
             message = line.outbox.recv() => match message {
                 Some(Waiting { bytes, room }) => {
                     line.patience = None;
-                    line.activity.bytes();
-                    line.activity.message();
                     write(&mut stream, &bytes).await?;
                     drop(room);
                 }
@@ -240,7 +233,6 @@ async fn take(
             }
             Ok(Frame::Message(message)) => {
                 line.patience = None;
-                line.activity.message();
                 let input = Input::Message(line.hop, Box::new(message));
                 if line.inbox.send(input).await.is_err() {
                     return Ok(false);

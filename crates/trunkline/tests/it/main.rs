@@ -33,6 +33,7 @@ mod rush;
 mod score;
 mod sealed;
 mod service;
+mod sip_connections;
 mod stale;
 mod startup;
 mod statuses;

@@ -18,7 +18,7 @@ const MOS: [f64; 9] = [1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, 4.5, f64::INFINITY]
 impl Collector for Gateway {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut f = Family(&mut encoder);
-        let GatewayReport { calls, stats, media, free_ports, .. } = &self.0;
+        let GatewayReport { calls, stats, media, connections, free_ports, .. } = &self.0;
         let gauge = |n: usize| std::iter::once((Labels::new(), n as f64));
         f.gauges("calls_live", "Calls that ring or are up", gauge(stats.live))?;
         f.counters("calls", "Calls so far", single(stats.calls))?;
@@ -39,6 +39,11 @@ impl Collector for Gateway {
         let by = |(why, n): (&str, u64)| (vec![label("reason", why)], n);
         let help = "Messages that were dropped, or refused for their form";
         f.counters("sip_messages_dropped", help, dropped.into_iter().map(by))?;
+        f.gauges("sip_connections", "SIP connections that are open", gauge(connections.open))?;
+        let help = "SIP connections that were closed for others at a limit";
+        f.counters("sip_connections_displaced", help, single(connections.displaced))?;
+        let help = "SIP connections that were refused at a limit";
+        f.counters("sip_connections_refused", help, single(connections.refused))?;
         f.counters("media_packets", "Packets of calls that were relayed", single(media.relayed))?;
         let dropped = [
             ("unexpected_source", media.unexpected_source),
