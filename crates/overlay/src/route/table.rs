@@ -35,10 +35,55 @@ type Hops = [Option<Hop>; Metric::COUNT];
 /// The table that forwarding uses: immutable once built.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ForwardingTable {
-    /// Ascending by id; separate from the hops, since lookups search it.
+    /// Ascending by id; their places are those of the hops.
     nodes: Vec<NodeId>,
     hops: Vec<Hops>,
+    index: Index,
     default: Option<Hop>,
+}
+
+/// Number of nodes below which a search takes no longer than a hash.
+const FEW: usize = 5;
+
+/// Places of nodes by a hash of their ids: each packet looks two nodes up, and searches among a
+/// thousand would be a twentieth of its cost.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Index {
+    /// Bits of a hash that are cut off.
+    shift: u32,
+    /// Where the nodes of each hash begin in `places`, and the end of the last ones.
+    starts: Box<[u32]>,
+    /// Nodes with their places in the table, ascending by hash, then by id.
+    places: Box<[(NodeId, u32)]>,
+}
+
+impl Index {
+    /// An index of `nodes`, which are ascending.
+    fn new(nodes: &[NodeId]) -> Index {
+        // Most hashes have one node or none.
+        let bits = (2 * nodes.len()).next_power_of_two().ilog2();
+        let mut index = Index { shift: u32::BITS - bits, ..Index::default() };
+        let mut places: Box<[_]> = nodes.iter().copied().zip(0..).collect();
+        places.sort_by_key(|&(node, _)| index.hash(node));
+        let start = |hash| places.partition_point(|&(node, _)| index.hash(node) < hash) as u32;
+        index.starts = (0..=1 << bits).map(start).collect();
+        Index { places, ..index }
+    }
+
+    /// Ids that count up, in whatever bits, differ in the upper bits of this product.
+    #[inline]
+    fn hash(&self, node: NodeId) -> usize {
+        (u64::from(node.0.wrapping_mul(0x9e37_79b9)) >> self.shift) as usize
+    }
+
+    /// Place of a node. Ids that were chosen to have one hash cost a search among them.
+    #[inline(never)]
+    fn place(&self, node: NodeId) -> Option<usize> {
+        let [from, to, ..] = self.starts.get(self.hash(node)..)? else { return None };
+        let few = self.places.get(*from as usize..*to as usize)?;
+        let at = few.binary_search_by_key(&node, |&(node, _)| node).ok()?;
+        Some(few[at].1 as usize)
+    }
 }
 
 impl ForwardingTable {
@@ -56,12 +101,18 @@ impl ForwardingTable {
             let link = |want_up| link_to(links, node, Duration::ZERO, want_up);
             link(true).or_else(|| link(false))
         };
-        let (nodes, hops) = nodes
+        let entries = nodes
             .into_iter()
             .filter_map(|node| Some((node, best(Some(node)).or_else(|| direct(node))?)))
-            .map(|(node, hop)| (node, [Some(hop); Metric::COUNT]))
-            .unzip();
-        ForwardingTable { nodes, hops, default: best(None) }
+            .map(|(node, hop)| (node, [Some(hop); Metric::COUNT]));
+        ForwardingTable::of(entries, best(None))
+    }
+
+    /// A table of these entries, which are ascending by node.
+    fn of(entries: impl Iterator<Item = (NodeId, Hops)>, default: Option<Hop>) -> ForwardingTable {
+        let (nodes, hops): (Vec<_>, _) = entries.unzip();
+        let index = Index::new(&nodes);
+        ForwardingTable { nodes, hops, index, default }
     }
 
     /// Builds a table from `computed` hops (ascending by node), over which `routes` with a link
@@ -93,26 +144,32 @@ impl ForwardingTable {
                 }
             }
         };
-        let (nodes, hops) = nodes
+        let entries = nodes
             .into_iter()
             .map(|node| (node, hops(node)))
-            .filter(|(_, hops)| hops.iter().any(Option::is_some))
-            .unzip();
-        let default = best(None, true).or_else(|| best(None, false));
-        ForwardingTable { nodes, hops, default }
+            .filter(|(_, hops)| hops.iter().any(Option::is_some));
+        ForwardingTable::of(entries, best(None, true).or_else(|| best(None, false)))
     }
 
     /// The first step towards `node` by `metric`.
     pub fn next_hop(&self, node: NodeId, metric: Metric) -> Option<Hop> {
-        match self.nodes.binary_search(&node) {
-            Ok(i) => self.hops[i][metric as usize],
-            Err(_) => self.default,
+        match self.place(node) {
+            Some(place) => self.hops[place][metric as usize],
+            None => self.default,
         }
     }
 
     /// Whether `node` has an entry of its own.
     pub fn names(&self, node: NodeId) -> bool {
-        self.nodes.binary_search(&node).is_ok()
+        self.place(node).is_some()
+    }
+
+    #[inline]
+    fn place(&self, node: NodeId) -> Option<usize> {
+        if self.nodes.len() < FEW {
+            return self.nodes.binary_search(&node).ok();
+        }
+        self.index.place(node)
     }
 
     /// The nodes that have their own entry, ascending.
@@ -141,6 +198,41 @@ fn best(routes: &[StaticRoute], links: &[End], to: Option<NodeId>, want_up: bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Ids at every distance from each other, some of which have one hash.
+        #[test]
+        fn each_node_is_found_at_its_place(
+            first in any::<u32>(), step in 0..32u32,
+            few in prop::collection::btree_set(0..300u32, 0..200),
+        ) {
+            let id = |n: u32| NodeId(first.wrapping_add(n << step));
+            let mut nodes: Vec<_> = few.into_iter().map(id).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            let index = Index::new(&nodes);
+            for node in (0..300).map(id) {
+                prop_assert_eq!(index.place(node), nodes.binary_search(&node).ok());
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_of_one_hash_are_told_apart() {
+        // The inverse of the factor leads to ids of chosen products.
+        let inverse = (0..5)
+            .fold(1u32, |x, _| x.wrapping_mul(2u32.wrapping_sub(x.wrapping_mul(0x9e37_79b9))));
+        let mut nodes: Vec<_> = (0..1_000).map(|n| NodeId(inverse.wrapping_mul(n))).collect();
+        nodes.sort_unstable();
+        let index = Index::new(&nodes);
+        assert!(nodes.iter().all(|&node| index.hash(node) == 0));
+        for (place, node) in nodes.iter().enumerate() {
+            assert_eq!(index.place(*node), Some(place));
+        }
+        assert_eq!(index.place(NodeId(inverse.wrapping_mul(1_000))), None);
+        assert_eq!(Index::default().place(NodeId(1)), None);
+    }
 
     #[test]
     fn the_first_route_that_is_up_counts() {
