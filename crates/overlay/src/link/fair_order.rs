@@ -11,20 +11,20 @@
 //! source had sent only such packets. All of them count for the source, so that its flows decide
 //! only among themselves.
 
-use super::turns::Assignment;
+use super::records::{NONE, Records};
+use super::turns::{Assignment, FlowKey};
 use core::time::Duration;
 use trunkline_base::Time;
 
 /// Time over which the pace is measured.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// Buckets of sources and of flows, and places in each. A full bucket forgets the source that ends
-/// first, or the flow whose last packet leaves first.
-const BUCKETS: usize = 64;
-const PLACES: usize = 4;
-
 /// Bytes by which a flow may be ahead of its source's others: about one packet.
 const LEAD: u64 = 1_500;
+
+/// Sources and flows that are remembered though none of their packets waits. Of more, those are
+/// forgotten, with a difference of one packet to flows and none to sources.
+const FEW: usize = 1_024;
 
 #[derive(Clone, Copy, Debug)]
 struct Source {
@@ -39,11 +39,20 @@ struct Source {
 
 #[derive(Clone, Copy, Debug)]
 struct Flow {
-    hash: u64,
     /// Where its bytes end on its source's scale.
     end: u64,
     /// Number of its last packet: none that comes later leaves before it.
     number: u64,
+}
+
+/// Source and flow of a packet, with their records, if there are any. These stay valid until
+/// something is placed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    id: u32,
+    keys: (u64, u64),
+    source: u16,
+    flow: u16,
 }
 
 /// The place of a packet in the order.
@@ -52,13 +61,15 @@ pub(super) struct Place {
     pub number: u64,
     /// Where the bytes of its flow before it end, on its source's scale.
     pub start: u64,
+    /// The record of its source.
+    pub source: u16,
 }
 
 /// The numbers of sources' packets.
 #[derive(Debug)]
 pub(super) struct FairOrder {
-    sources: Box<[[Source; PLACES]; BUCKETS]>,
-    flows: Box<[[Flow; PLACES]; BUCKETS]>,
+    sources: Records<Source>,
+    flows: Records<Flow>,
     /// Number of the last packet that has left, and the highest end.
     position: u64,
     highest: u64,
@@ -72,10 +83,9 @@ pub(super) struct FairOrder {
 
 impl FairOrder {
     pub fn new(secret: u64) -> FairOrder {
-        let source = Source { id: 0, end: 0, even_end: 0, position: 0, highest: 0 };
         FairOrder {
-            sources: Box::new([[source; PLACES]; BUCKETS]),
-            flows: Box::new([[Flow { hash: 0, end: 0, number: 0 }; PLACES]; BUCKETS]),
+            sources: Records::new(),
+            flows: Records::new(),
             position: 0,
             highest: 0,
             highest_of_flows: 0,
@@ -91,15 +101,30 @@ impl FairOrder {
         (self.sample, self.pace) = ((now, self.position), 0);
     }
 
-    /// The place of a packet of `cost` bytes from the source `id`, of the flow with this hash.
-    pub fn place(&mut self, id: u32, flow: u64, cost: usize) -> Place {
+    /// Finds the source `id` and the flow with these ends.
+    pub fn find(&self, id: u32, ends: FlowKey) -> Origin {
+        let keys = (self.assignment.turn(id), self.assignment.flow(ends));
+        Origin { id, keys, source: self.sources.find(keys.0), flow: self.flows.find(keys.1) }
+    }
+
+    /// The place of a packet of `cost` bytes.
+    pub fn place(&mut self, origin: Origin, cost: usize) -> Place {
         let (position, cost) = (self.position, cost as u64);
-        let (at, n) = self.find_source(id);
-        let mut source = self.sources[at][n];
+        let at = match origin.source {
+            NONE => self.begin_source(&origin),
+            at => at,
+        };
+        let flow = match origin.flow {
+            NONE => self.begin_flow(&origin),
+            flow => flow,
+        };
+        let records = (self.sources.get_mut(at), self.flows.get_mut(flow));
+        let (Some(source), Some(flow)) = records else {
+            return Place { number: position, start: 0, source: NONE };
+        };
         if source.end <= position {
             source.position = source.highest;
         }
-        let flow = self.flow(flow);
         let first = flow.end.max(source.position);
         let start = source.end.max(position);
         let mut number = start;
@@ -115,20 +140,17 @@ impl FairOrder {
         source.highest = source.highest.max(first + cost);
         self.highest_of_flows = self.highest_of_flows.max(first + cost);
         self.highest = self.highest.max(start + cost);
-        self.sources[at][n] = source;
-        Place { number, start: first }
+        Place { number, start: first, source: at }
     }
 
-    /// How long a packet of the source `id`, of the flow with this hash, would wait behind the
-    /// source's others; zero until the pace is known.
-    pub fn wait(&mut self, id: u32, flow: u64) -> Duration {
+    /// How long a packet would wait behind its source's others; zero until the pace is known.
+    pub fn wait(&self, origin: &Origin) -> Duration {
         let (position, pace) = (self.position, self.pace);
+        let Some(source) = self.sources.get(origin.source) else { return Duration::ZERO };
         if pace == 0 {
             return Duration::ZERO;
         }
-        let (at, n) = self.find_source(id);
-        let source = self.sources[at][n];
-        let flow = self.flow(flow);
+        let flow = self.flows.get(origin.flow).copied().unwrap_or(Flow { end: 0, number: 0 });
         let is_even = flow.end <= source.position + LEAD;
         let end = if is_even { source.even_end } else { source.end };
         let ahead = end.max(flow.number).saturating_sub(position);
@@ -138,8 +160,9 @@ impl FairOrder {
     /// Notes that the packet with this place leaves.
     pub fn leaves(&mut self, now: Time, id: u32, place: Place) {
         self.position = self.position.max(place.number);
-        let bucket = &mut self.sources[self.assignment.source(id) % BUCKETS];
-        if let Some(source) = bucket.iter_mut().find(|source| source.id == id) {
+        if let Some(source) = self.sources.get_mut(place.source)
+            && source.id == id
+        {
             source.position = source.position.max(place.start);
         }
         let (then, before) = self.sample;
@@ -151,34 +174,21 @@ impl FairOrder {
         }
     }
 
-    /// Bucket and place of a source's record.
-    fn find_source(&mut self, id: u32) -> (usize, usize) {
-        let at = self.assignment.source(id) % BUCKETS;
-        let bucket = &mut self.sources[at];
-        if let Some(n) = bucket.iter().position(|source| source.id == id) {
-            return (at, n);
-        }
-        let n = least(bucket, |source| source.end);
-        // None of its flows is ahead of another.
-        let local = self.highest_of_flows;
-        bucket[n] = Source { id, end: 0, even_end: 0, position: local, highest: local };
-        (at, n)
+    /// A record for a source that has none: none of its flows is ahead of another.
+    fn begin_source(&mut self, origin: &Origin) -> u16 {
+        let (position, local) = (self.position, self.highest_of_flows);
+        let are_few = self.sources.len() < FEW;
+        let source = Source { id: origin.id, end: 0, even_end: 0, position: local, highest: local };
+        let until = |source: &Source| (are_few || source.end > position).then_some(source.end);
+        self.sources.insert(origin.keys.0, source, until)
     }
 
-    fn flow(&mut self, hash: u64) -> &mut Flow {
-        let bucket = &mut self.flows[hash as usize % BUCKETS];
-        let known = bucket.iter().position(|flow| flow.hash == hash);
-        let n = known.unwrap_or_else(|| least(bucket, |flow| flow.number));
-        if known.is_none() {
-            bucket[n] = Flow { hash, end: 0, number: 0 };
-        }
-        &mut bucket[n]
+    fn begin_flow(&mut self, origin: &Origin) -> u16 {
+        let (position, are_few) = (self.position, self.flows.len() < FEW);
+        let flow = Flow { end: 0, number: 0 };
+        let until = |flow: &Flow| (are_few || flow.number > position).then_some(flow.number);
+        self.flows.insert(origin.keys.1, flow, until)
     }
-}
-
-/// Index of the record that ends first.
-fn least<T>(bucket: &[T; PLACES], end: impl Fn(&T) -> u64) -> usize {
-    bucket.iter().zip(0..).min_by_key(|(record, _)| end(record)).map_or(0, |(_, n)| n)
 }
 
 #[cfg(test)]
@@ -197,16 +207,16 @@ mod tests {
         for us in 0..seconds * 1_000_000 {
             let now = Time::from_nanos(1_000 * us);
             for (n, &(id, size, every)) in flows.iter().enumerate() {
-                let hash = 100 + n as u64;
-                if us % every == 0 && fair.wait(id, hash) < Duration::from_millis(50) {
-                    let Place { number, start } = fair.place(id, hash, size as usize);
-                    queue.insert((number, us, n, start));
+                let origin = fair.find(id, (100 + n as u64, 0));
+                if us % every == 0 && fair.wait(&origin) < Duration::from_millis(50) {
+                    let Place { number, start, source } = fair.place(origin, size as usize);
+                    queue.insert((number, us, n, start, source));
                 }
             }
             if us >= free
-                && let Some((number, _, n, start)) = queue.pop_first()
+                && let Some((number, _, n, start, source)) = queue.pop_first()
             {
-                fair.leaves(now, flows[n].0, Place { number, start });
+                fair.leaves(now, flows[n].0, Place { number, start, source });
                 sent[n] += flows[n].1;
                 free = us + flows[n].1;
             }
@@ -244,9 +254,10 @@ mod tests {
         let mut queue = BTreeSet::new();
         let mut came = 0;
         let mut come = |fair: &mut FairOrder, queue: &mut BTreeSet<_>, flow, cost| {
-            let Place { number, start } = fair.place(1, flow, cost);
+            let origin = fair.find(1, (flow, 0));
+            let Place { number, start, source } = fair.place(origin, cost);
             came += 1;
-            queue.insert((number, came, flow, start));
+            queue.insert((number, came, flow, start, source));
         };
         let mut left = Vec::new();
         for _ in 0..20 {
@@ -255,8 +266,8 @@ mod tests {
         for _ in 0..9 {
             come(&mut fair, &mut queue, 2, 200);
         }
-        while let Some((number, came, flow, start)) = queue.pop_first() {
-            fair.leaves(Time::ZERO, 1, Place { number, start });
+        while let Some((number, came, flow, start, source)) = queue.pop_first() {
+            fair.leaves(Time::ZERO, 1, Place { number, start, source });
             if flow == 2 {
                 left.push(came);
             }
@@ -276,28 +287,41 @@ mod tests {
             for (id, packets) in [(1, 1), (2, 8)] {
                 for _ in 0..packets {
                     flow += 1;
-                    let hash = if id == 1 { 1 } else { Assignment(3).flow((flow, 0)) };
-                    let Place { number, start } = fair.place(id, hash, 500);
-                    queue.insert((number, flow, id, start));
+                    let origin = fair.find(id, (if id == 1 { 0 } else { flow }, 0));
+                    let Place { number, start, source } = fair.place(origin, 500);
+                    queue.insert((number, flow, id, start, source));
                 }
             }
             // Two packets a millisecond.
             for _ in 0..2 {
-                let Some((number, _, id, start)) = queue.pop_first() else { continue };
-                fair.leaves(Time::from_millis(ms), id, Place { number, start });
+                let Some((number, _, id, start, source)) = queue.pop_first() else { continue };
+                fair.leaves(Time::from_millis(ms), id, Place { number, start, source });
                 sent[id as usize - 1] += 1;
             }
         }
         assert!(sent[0] >= 995, "{sent:?}");
     }
 
+    fn place(fair: &mut FairOrder, id: u32, cost: usize) -> Place {
+        fair.place(fair.find(id, (id.into(), 0)), cost)
+    }
+
+    fn wait(fair: &FairOrder, id: u32) -> Duration {
+        fair.wait(&fair.find(id, (id.into(), 0)))
+    }
+
     #[test]
     fn many_sources_of_a_packet_each_are_served_in_the_order_of_arrival() {
         let mut fair = FairOrder::new(7);
-        fair.place(5, 5, 10_000);
+        place(&mut fair, 5, 10_000);
         for id in 1_000..5_096 {
-            assert_eq!(fair.place(id, id.into(), 100).number, 0);
+            assert_eq!(place(&mut fair, id, 100).number, 0);
         }
+        // Each of them has had its turn.
+        for id in 1_000..5_096 {
+            assert_eq!(place(&mut fair, id, 100).number, 100);
+        }
+        assert_eq!(place(&mut fair, 5, 100).number, 10_000);
     }
 
     #[test]
@@ -305,17 +329,18 @@ mod tests {
         let mut fair = FairOrder::new(7);
         fair.restart(Time::ZERO);
         for n in 0..100u64 {
-            let place = fair.place(1, 1, 1_000);
-            assert_eq!(fair.wait(1, 1), Duration::ZERO);
+            let place = place(&mut fair, 1, 1_000);
+            assert_eq!(wait(&fair, 1), Duration::ZERO);
             if n < 50 {
                 fair.leaves(Time::from_millis(n), 1, place);
             }
         }
         // 1,000 bytes a millisecond, and 51,000 of them wait.
-        fair.leaves(Time::from_millis(50), 1, Place { number: 50_000, start: 50_000 });
-        assert_eq!(fair.wait(1, 1).as_millis(), 50);
-        assert_eq!(fair.wait(2, 2), Duration::ZERO);
+        let last = Place { number: 50_000, start: 50_000, source: 0 };
+        fair.leaves(Time::from_millis(50), 1, last);
+        assert_eq!(wait(&fair, 1).as_millis(), 50);
+        assert_eq!(wait(&fair, 2), Duration::ZERO);
         fair.restart(Time::from_millis(60));
-        assert_eq!((fair.wait(1, 1), fair.place(1, 1, 10).number), (Duration::ZERO, 100_000));
+        assert_eq!((wait(&fair, 1), place(&mut fair, 1, 10).number), (Duration::ZERO, 100_000));
     }
 }

@@ -10,6 +10,7 @@ mod live;
 mod packet;
 mod pool;
 pub mod realtime;
+mod records;
 pub mod reliable;
 mod report;
 mod ring;

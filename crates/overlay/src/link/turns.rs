@@ -17,7 +17,11 @@ pub(super) struct Assignment(pub u64);
 
 impl Assignment {
     pub fn source(self, turn: u32) -> usize {
-        self.hash(turn.into(), 0) as usize % SOURCES
+        self.turn(turn) as usize % SOURCES
+    }
+
+    pub fn turn(self, turn: u32) -> u64 {
+        self.hash(turn.into(), 0)
     }
 
     pub fn flow(self, (nodes, ports): FlowKey) -> u64 {
@@ -64,7 +68,7 @@ impl Queue {
 }
 
 /// Source, destination and ports: what tells flows apart.
-type FlowKey = (u64, u32);
+pub(super) type FlowKey = (u64, u32);
 
 /// The record of a flow that has packets waiting.
 #[derive(Clone, Copy, Debug)]

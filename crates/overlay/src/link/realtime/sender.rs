@@ -3,7 +3,7 @@ use super::policy::{Answer, Policy, Request};
 use super::send_queue::{Job, SendQueue};
 use super::{Config, MAX_GUESS};
 use crate::counters::{DropReason, Drops};
-use crate::link::fair_order::{FairOrder, Place};
+use crate::link::fair_order::{FairOrder, Origin, Place};
 use crate::link::ring::{Entry, PacketRing, Slot};
 use crate::link::turns::{Assignment, SOURCES};
 use crate::link::{OVERHEAD, Packet, is_stale, remaining_ms};
@@ -24,8 +24,10 @@ pub struct Sender {
     fair: Fairness,
     /// The source whose turn each packet takes, indexed by the low bits of its slot.
     turns: Box<[u32]>,
-    /// Where the bytes of its flow before each packet end, in the fair order.
+    /// Where the bytes of its flow before each packet end, in the fair order, and its source's
+    /// record there.
     starts: Box<[u64]>,
+    sources: Box<[u16]>,
     /// Whether a copy whose time has come waits in the queue, indexed by the low bits of its slot.
     waits: Box<[bool]>,
     assignment: Assignment,
@@ -88,6 +90,7 @@ impl Sender {
             },
             turns: vec![0; packets].into(),
             starts: vec![0; packets].into(),
+            sources: vec![0; packets].into(),
             waits: vec![false; packets].into(),
             assignment: Assignment(secret),
             slots: vec![0; packets].into(),
@@ -111,17 +114,35 @@ impl Sender {
         }
         self.choose_order(now, packet);
         if self.fair.is_used {
-            self.check_wait(now, packet)?;
+            return self.enqueue_fairly(now, packet, latest);
         }
+        let slot = self.keep(now, packet, latest)?;
+        self.queue.push(packet.deadline.as_nanos(), slot, false);
+        Ok(())
+    }
+
+    fn enqueue_fairly(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        latest: Time,
+    ) -> Result<(), DropReason> {
+        let origin = self.check_wait(now, packet)?;
+        let slot = self.keep(now, packet, latest)?;
+        let number = self.place_fairly(self.index(slot), origin, packet.frame_len());
+        self.queue.push(number, slot, false);
+        Ok(())
+    }
+
+    #[inline]
+    fn keep(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<Slot, DropReason> {
         // This displaces the oldest packets; if one of them was still waiting, `head` finds it gone
         // and counts it.
         let slot = self.ring.keep(now, packet, latest)?;
         let index = self.index(slot);
         self.turns[index] = packet.turn;
         self.waits[index] = false;
-        let key = self.key(slot);
-        self.queue.push(key, slot, false);
-        Ok(())
+        Ok(slot)
     }
 
     /// The place of a packet in the present order.
@@ -130,10 +151,14 @@ impl Sender {
         if !self.fair.is_used {
             return entry.deadline.as_nanos();
         }
-        let index = self.index(slot);
-        let flow = self.assignment.flow(FlowHeader::ends_in(frame));
-        let place = self.fair.order.place(self.turns[index], flow, frame.len() + OVERHEAD);
-        self.starts[index] = place.start;
+        let (index, len) = (self.index(slot), frame.len());
+        let origin = self.fair.order.find(self.turns[index], FlowHeader::ends_in(frame));
+        self.place_fairly(index, origin, len)
+    }
+
+    fn place_fairly(&mut self, index: usize, origin: Origin, len: usize) -> u64 {
+        let place = self.fair.order.place(origin, len + OVERHEAD);
+        (self.starts[index], self.sources[index]) = (place.start, place.source);
         place.number
     }
 
@@ -191,14 +216,14 @@ impl Sender {
 
     /// Refuses a packet that would wait behind others of its source, or of its flow, until it is too
     /// late.
-    fn check_wait(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
-        let flow = self.assignment.flow(packet.flow.ends());
-        let wait = self.fair.order.wait(packet.turn, flow);
+    fn check_wait(&mut self, now: Time, packet: &Packet<'_>) -> Result<Origin, DropReason> {
+        let origin = self.fair.order.find(packet.turn, packet.flow.ends());
+        let wait = self.fair.order.wait(&origin);
         let is_hopeless = wait > self.max_wait.min(packet.deadline.since(now));
         if is_hopeless || wait > CROWDED {
             self.fair.until = now + CALM;
         }
-        if is_hopeless { Err(DropReason::SourceShare) } else { Ok(()) }
+        if is_hopeless { Err(DropReason::SourceShare) } else { Ok(origin) }
     }
 
     /// Queues the retransmissions that `ranges` request, as far as they can still be in time over a
@@ -386,7 +411,8 @@ impl Sender {
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
         if self.fair.is_used {
             let index = self.index(job.slot);
-            let place = Place { number: job.key, start: self.starts[index] };
+            let (start, source) = (self.starts[index], self.sources[index]);
+            let place = Place { number: job.key, start, source };
             self.fair.order.leaves(now, self.turns[index], place);
         }
         entry.write(

@@ -1,12 +1,23 @@
 use super::*;
 use crate::link::realtime::receiver::{Gap, Requests};
 use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId, Service};
+use rand::RngExt;
 
 fn enqueue(s: &mut Sender, now: Time, payload: &[u8], deadline_ms: u64) {
     enqueue_of(s, NodeId(1), now, payload, deadline_ms);
 }
 
 fn enqueue_of(s: &mut Sender, source: NodeId, now: Time, payload: &[u8], deadline_ms: u64) {
+    offer(s, source, now, payload, deadline_ms).unwrap();
+}
+
+fn offer(
+    s: &mut Sender,
+    source: NodeId,
+    now: Time,
+    payload: &[u8],
+    deadline_ms: u64,
+) -> Result<(), DropReason> {
     let flow = FlowHeader {
         service: Service::RealTime,
         metric: Metric::default(),
@@ -18,7 +29,7 @@ fn enqueue_of(s: &mut Sender, source: NodeId, now: Time, payload: &[u8], deadlin
     };
     let deadline = Time::from_millis(deadline_ms);
     let packet = Packet { hop_limit: 5, ..Packet::new(flow, payload, deadline) };
-    s.enqueue(now, &packet, deadline).unwrap();
+    s.enqueue(now, &packet, deadline)
 }
 
 fn send(s: &mut Sender, now_ms: u64, drops: &mut Drops) -> Option<(u16, bool, u8, u8)> {
@@ -149,6 +160,46 @@ fn what_waits_too_long_is_dropped_before_it_gets_a_number() {
     enqueue(&mut s, Time::from_millis(40), &[2], 140);
     assert_eq!(send(&mut s, 60, &mut drops).map(|x| (x.0, x.3)), Some((0, 2)));
     assert_eq!(drops.get(DropReason::QueueDelay), 1);
+}
+
+/// A thousand sources send several times their shares, in random order; one sends nearly its own.
+#[test]
+fn a_thousand_sources_take_no_turns_of_one_that_sends_its_share() {
+    const SOURCES: u64 = 1_000;
+    for times in [2, 8] {
+        let mut s = Sender::new(&Config::default(), 1);
+        let (mut drops, mut rng) = (Drops::default(), trunkline_base::rng(1, 0));
+        let (mut offered, mut sent, mut of_others) = (0, 0, vec![0u32; SOURCES as usize]);
+        // One packet leaves every 25 µs.
+        for step in 0..120_000u64 {
+            let now = Time::from_nanos(step * 25_000);
+            let deadline = now.as_nanos() / 1_000_000 + 100;
+            for _ in 0..times {
+                let id = rng.random_range(0..SOURCES) as u32;
+                let packet = [&id.to_be_bytes()[..], &[0; 172]].concat();
+                _ = offer(&mut s, NodeId(1_000 + id), now, &packet, deadline);
+            }
+            // The fair order is in use after a tenth of a second.
+            let is_fair = step > 4_000;
+            if step % 1_100 == 0 {
+                offered += u32::from(is_fair);
+                let packet = [&[0xff; 4][..], &[0; 172]].concat();
+                _ = offer(&mut s, NodeId(1), now, &packet, deadline);
+            }
+            let Some(len) = s.head(now, step, Duration::from_millis(10), &mut drops) else {
+                continue;
+            };
+            let mut out = vec![0; len];
+            s.pop(now, step, &mut out);
+            let Some(Ok(Frame::Data(h, payload))) = Frames::new(&out).next() else { continue };
+            match h.flow.source {
+                NodeId(1) => sent += u32::from(is_fair),
+                _ => of_others[usize::from(payload[2]) << 8 | usize::from(payload[3])] += 1,
+            }
+        }
+        let (least, most) = (of_others.iter().min().unwrap(), of_others.iter().max().unwrap());
+        assert!(sent + 1 >= offered, "{times}: {sent} of {offered}; others {least} to {most}");
+    }
 }
 
 /// A 16-bit number identifies a packet as long as its original is at most this many envelopes
