@@ -15,6 +15,7 @@ mod policy;
 mod receiver;
 mod send_queue;
 mod sender;
+mod wheel;
 
 pub use policy::{Recovery, UnknownRecovery};
 pub use receiver::{Arrival, Receiver};

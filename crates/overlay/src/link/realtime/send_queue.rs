@@ -1,3 +1,4 @@
+use super::wheel::Wheel;
 use crate::link::ring::Slot;
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,6 +14,15 @@ pub(super) struct Job {
     pub slot: Slot,
 }
 
+/// Where a job is.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Part {
+    #[default]
+    Line,
+    Heap,
+    Wheel,
+}
+
 impl Job {
     pub fn is_retransmission(&self) -> bool {
         self.order % 2 == 1
@@ -22,12 +32,19 @@ impl Job {
 /// A bounded queue of packets to be sent, least key first, then in the order of arrival.
 ///
 /// Packets with the same time allowance arrive in the order of their deadlines and are kept in a
-/// line, which costs a sixth less per forwarded packet than a heap of all. The heap takes those
-/// that belong further forward.
+/// line, which costs a sixth less per forwarded packet than a heap of all. Those that belong
+/// further forward are in the heap, or in the fair order in a wheel: there are many of them where
+/// many sources have packets.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     line: VecDeque<Job>,
     heap: BinaryHeap<Reverse<Job>>,
+    wheel: Wheel,
+    /// Number of jobs that are not in the line.
+    overtaking: usize,
+    /// Where the first job is.
+    front: Part,
+    is_fair: bool,
     max: usize,
     order: u64,
 }
@@ -37,17 +54,21 @@ impl SendQueue {
         SendQueue {
             line: VecDeque::with_capacity(max),
             heap: BinaryHeap::with_capacity(max),
+            wheel: Wheel::new(max),
+            overtaking: 0,
+            front: Part::Line,
+            is_fair: false,
             max,
             order: 0,
         }
     }
 
     pub fn len(&self) -> usize {
-        self.line.len() + self.heap.len()
+        self.line.len() + self.overtaking
     }
 
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty() && self.heap.is_empty()
+        self.line.is_empty() && self.overtaking == 0
     }
 
     pub fn is_full(&self) -> bool {
@@ -59,52 +80,80 @@ impl SendQueue {
         self.order += 2;
         let job = Job { key, order: self.order + u64::from(retransmit), slot };
         if self.line.back().is_none_or(|last| last.key <= key) {
-            self.line.push_back(job);
-        } else {
-            self.heap.push(Reverse(job));
+            if self.line.is_empty() && self.first().is_none_or(|first| job < *first) {
+                self.front = Part::Line;
+            }
+            return self.line.push_back(job);
+        }
+        let is_first = self.first().is_none_or(|first| job < *first);
+        // In the fair order, a key is hardly ever less than one that has left.
+        let part = match self.is_fair && self.wheel.push(job) {
+            true => Part::Wheel,
+            false => {
+                self.heap.push(Reverse(job));
+                Part::Heap
+            }
+        };
+        self.overtaking += 1;
+        if is_first {
+            self.front = part;
         }
     }
 
     /// The job with the least key.
+    #[inline]
     pub fn first(&self) -> Option<&Job> {
-        if self.is_in_heap() { self.heap.peek().map(|Reverse(job)| job) } else { self.line.front() }
+        match self.front {
+            Part::Line => self.line.front(),
+            Part::Heap => self.heap.peek().map(|Reverse(job)| job),
+            Part::Wheel => self.wheel.first(),
+        }
     }
 
     /// Removes the first job and returns it.
+    #[inline]
     pub fn pop(&mut self) -> Option<Job> {
-        if self.is_in_heap() {
-            self.heap.pop().map(|Reverse(job)| job)
-        } else {
-            self.line.pop_front()
-        }
+        if self.overtaking == 0 { self.line.pop_front() } else { self.pop_of_parts() }
+    }
+
+    fn pop_of_parts(&mut self) -> Option<Job> {
+        self.overtaking -= usize::from(self.front != Part::Line);
+        let job = match self.front {
+            Part::Line => self.line.pop_front(),
+            Part::Heap => self.heap.pop().map(|Reverse(job)| job),
+            Part::Wheel => self.wheel.pop(),
+        };
+        let line = self.line.front().map(|job| (job, Part::Line));
+        let heap = self.heap.peek().map(|Reverse(job)| (job, Part::Heap));
+        let wheel = self.wheel.first().map(|job| (job, Part::Wheel));
+        let first = [line, heap, wheel].into_iter().flatten().min_by_key(|(job, _)| *job);
+        self.front = first.map_or(Part::Line, |(_, part)| part);
+        job
     }
 
     /// The first job of those that came in order, and of those that overtake them.
     pub fn fronts(&self) -> impl Iterator<Item = &Job> {
-        self.line.front().into_iter().chain(self.heap.peek().map(|Reverse(job)| job))
+        let heap = self.heap.peek().map(|Reverse(job)| job);
+        [self.line.front(), heap, self.wheel.first()].into_iter().flatten()
     }
 
     /// All jobs, in any order.
     pub fn iter(&self) -> impl Iterator<Item = &Job> {
-        self.line.iter().chain(self.heap.iter().map(|Reverse(job)| job))
+        self.line.iter().chain(self.heap.iter().map(|Reverse(job)| job)).chain(self.wheel.iter())
     }
 
-    /// Gives each job another key, in the order of arrival.
-    pub fn reorder(&mut self, mut key: impl FnMut(&Job) -> u64) {
+    /// Gives each job another key, in the order of arrival. In the fair order, keys of packets that
+    /// come are not less than those of packets that leave.
+    pub fn reorder(&mut self, is_fair: bool, mut key: impl FnMut(&Job) -> u64) {
         let mut all = std::mem::take(&mut self.heap).into_vec();
-        all.extend(self.line.drain(..).map(Reverse));
+        all.extend(self.line.drain(..).chain(self.wheel.iter().copied()).map(Reverse));
+        self.wheel.restart();
+        (self.overtaking, self.front, self.is_fair) = (0, Part::Line, is_fair);
         all.sort_unstable_by_key(|Reverse(job)| job.order);
         all.iter_mut().for_each(|Reverse(job)| job.key = key(job));
         all.sort_unstable_by_key(|Reverse(job)| *job);
         self.line.extend(all.drain(..).map(|Reverse(job)| job));
         self.heap = BinaryHeap::from(all);
-    }
-
-    /// Whether the first job is in the heap.
-    fn is_in_heap(&self) -> bool {
-        self.heap
-            .peek()
-            .is_some_and(|Reverse(job)| self.line.front().is_none_or(|first| job < first))
     }
 }
 
@@ -118,20 +167,23 @@ mod tests {
         #[test]
         fn the_earliest_goes_first(
             steps in prop::collection::vec(prop::option::of(0u64..20), 1..200),
-            again in 1usize..20,
+            again in 1usize..20, power in 1u32..14, is_fair in any::<bool>(),
         ) {
+            // Their bits are spread over all digits of the wheel.
+            let key = |n: u64| n.pow(power);
+            let other = |was: u64| key(((0..20).find(|&n| key(n) == was).unwrap() * 7 + 3) % 20);
             let mut queue = SendQueue::new(1_000);
             let mut model: Vec<(u64, Slot)> = Vec::new();
             for (slot, step) in (0..).zip(steps) {
                 // Each job has another key, now and then.
                 if slot as usize % again == again - 1 {
-                    queue.reorder(|job| (job.key * 7 + 3) % 20);
-                    model.iter_mut().for_each(|(key, _)| *key = (*key * 7 + 3) % 20);
+                    queue.reorder(is_fair, |job| other(job.key));
+                    model.iter_mut().for_each(|(key, _)| *key = other(*key));
                 }
                 match step {
-                    Some(ms) => {
-                        queue.push(ms, slot, false);
-                        model.push((ms, slot));
+                    Some(n) => {
+                        queue.push(key(n), slot, false);
+                        model.push((key(n), slot));
                     }
                     None => {
                         model.sort_unstable();
@@ -140,6 +192,9 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(queue.len(), model.len());
+                prop_assert_eq!(queue.iter().count(), model.len());
+                let first = queue.first().map(|job| job.slot);
+                prop_assert_eq!(first, model.iter().min().map(|(_, slot)| *slot));
             }
         }
     }

@@ -210,7 +210,7 @@ impl Sender {
 
     fn reorder(&mut self) {
         let mut queue = std::mem::take(&mut self.queue);
-        queue.reorder(|job| self.key(job.slot));
+        queue.reorder(self.fair.is_used, |job| self.key(job.slot));
         self.queue = queue;
     }
 
