@@ -141,7 +141,7 @@ pub(super) struct Turns {
     sources: Vec<Source>,
     flows: Vec<Flow>,
     /// The first record of each hash.
-    sources_by_hash: Box<[u16; SOURCES]>,
+    sources_by_hash: Box<[u16]>,
     flows_by_hash: Box<[u16]>,
     unused_sources: Vec<u16>,
     unused_flows: Vec<u16>,
@@ -163,7 +163,7 @@ impl Turns {
             behind: vec![(NONE, 0); packets].into(),
             sources: Vec::new(),
             flows: Vec::new(),
-            sources_by_hash: Box::new([NOBODY; SOURCES]),
+            sources_by_hash: vec![NOBODY; packets].into(),
             flows_by_hash: vec![NOBODY; packets].into(),
             unused_sources: Vec::new(),
             unused_flows: Vec::new(),
@@ -323,7 +323,7 @@ impl Turns {
     /// valid until something changes.
     pub fn find(&self, id: u32, header: &FlowHeader) -> Place {
         let key = flow_key(id, header);
-        let hash_of_source = self.assignment.source(id);
+        let hash_of_source = self.assignment.turn(id) as usize & (self.sources_by_hash.len() - 1);
         let hash_of_flow = self.assignment.flow(key) as usize & (self.flows_by_hash.len() - 1);
         let mut source = self.sources_by_hash[hash_of_source];
         while source != NOBODY && self.sources[usize::from(source)].id != id {
