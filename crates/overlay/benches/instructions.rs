@@ -5,7 +5,8 @@
 #[path = "support/chain.rs"]
 mod chain;
 
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
 
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "gungraun's macros")]
 mod measured {
@@ -24,6 +25,8 @@ mod measured {
     const BUSY_BEST_EFFORT: Case = Case { service: BestEffort, ..BUSY };
     const BUSY_SOURCES: Case = Case { busy: true, ..SOURCES };
     const BUSY_SOURCES_BEST_EFFORT: Case = Case { service: BestEffort, ..BUSY_SOURCES };
+    const SHUFFLED: Case = Case { shuffled: true, ..BUSY };
+    const SHUFFLED_SOURCES: Case = Case { shuffled: true, ..BUSY_SOURCES };
     const DESTINATION: Case = Case { role: Role::Destination, ..RELAY };
     const ORIGIN: Case = Case { role: Role::Origin, ..RELAY };
 
@@ -36,6 +39,8 @@ mod measured {
     #[bench::relay_best_effort_1_000_sources(SOURCES_BEST_EFFORT)]
     #[bench::relay_real_time_busy(BUSY)]
     #[bench::relay_real_time_busy_1_000_sources(BUSY_SOURCES)]
+    #[bench::relay_real_time_shuffled(SHUFFLED)]
+    #[bench::relay_real_time_shuffled_1_000_sources(SHUFFLED_SOURCES)]
     #[bench::relay_best_effort_busy(BUSY_BEST_EFFORT)]
     #[bench::relay_best_effort_busy_1_000_sources(BUSY_SOURCES_BEST_EFFORT)]
     #[bench::deliver(DESTINATION)]
@@ -72,13 +77,66 @@ fn is_installed(program: &str) -> bool {
     probe.status().is_ok_and(|status| status.success())
 }
 
-fn main() {
+/// Cases that are also measured with a thousand sources.
+const WITH_SOURCES: [&str; 5] = [
+    "relay_real_time",
+    "relay_best_effort",
+    "relay_real_time_busy",
+    "relay_real_time_shuffled",
+    "relay_best_effort_busy",
+];
+
+/// Most that a packet may cost where there are a thousand sources, as a multiple of its cost where
+/// there is one.
+const MOST: f64 = 1.05;
+
+/// Folder with a folder of counts for each case.
+fn counts() -> Option<PathBuf> {
+    #[allow(clippy::disallowed_methods, reason = "where gungraun writes to")]
+    let own = std::env::var_os("GUNGRAUN_HOME").map(PathBuf::from);
+    let of_cargo = || Some(std::env::current_exe().ok()?.ancestors().nth(3)?.join("gungraun"));
+    let package = own.or_else(of_cargo)?.join(env!("CARGO_PKG_NAME"));
+    Some(package.join("instructions/measured/node"))
+}
+
+/// Instructions that were counted in this case.
+fn count(counts: &Path, case: &str) -> Option<f64> {
+    let name = format!("per_10_000_packets.{case}");
+    let text = std::fs::read_to_string(counts.join(&name).join(format!("callgrind.{name}.out")));
+    text.ok()?.lines().find_map(|line| line.strip_prefix("summary: ")?.parse().ok())
+}
+
+/// Compares the cost of a packet of one of a thousand sources with that of a packet of a single one.
+fn compare() -> ExitCode {
+    let mut has_failed = false;
+    for case in WITH_SOURCES {
+        let of = |case: &str| count(&counts()?, case);
+        let Some((one, many)) = of(case).zip(of(&format!("{case}_1_000_sources"))) else {
+            eprintln!("{case}: gungraun left no count of instructions to compare");
+            has_failed = true;
+            continue;
+        };
+        let ratio = many / one;
+        has_failed |= ratio > MOST;
+        let verdict = if ratio > MOST { "too many" } else { "in bounds" };
+        println!("{case}: {ratio:.3} times as many instructions with 1,000 sources: {verdict}");
+    }
+    if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn main() -> ExitCode {
     // Valgrind runs this program again; the nested run must skip the check.
     #[allow(clippy::disallowed_methods, reason = "gungraun's protocol")]
-    let nested = std::env::args().any(|arg| arg == "--gungraun-run");
+    let (nested, is_whole) = {
+        let nested = std::env::args().any(|arg| arg == "--gungraun-run");
+        (nested, std::env::args().skip(1).all(|arg| arg.starts_with("--")))
+    };
     let missing = ["valgrind", "gungraun-runner"].into_iter().find(|p| !nested && !is_installed(p));
-    match missing {
-        Some(p) => println!("skipped: instructions per packet: {p} is missing; run `make setup`"),
-        None => measured::run(),
+    if let Some(p) = missing {
+        println!("skipped: instructions per packet: {p} is missing; run `make setup`");
+        return ExitCode::SUCCESS;
     }
+    measured::run();
+    // A filter leaves cases out.
+    if is_whole && !nested { compare() } else { ExitCode::SUCCESS }
 }

@@ -64,6 +64,8 @@ pub struct Case {
     /// Number of nodes that the relay's packets come from, up to a thousand. One is the origin. If
     /// there are more, each flow has one of them as its source, and the links must be unsealed.
     pub sources: u16,
+    /// Whether the flows send in random order, instead of in turns.
+    pub shuffled: bool,
     /// Whether the relay's link to the destination is too slow for the packets, so that a queue
     /// stands in it.
     pub busy: bool,
@@ -82,6 +84,7 @@ impl Case {
         service: Service::RealTime,
         flows: 1_000,
         sources: 1,
+        shuffled: false,
         busy: false,
         loss: 0.0,
         sealed: false,
@@ -320,7 +323,10 @@ impl Chain {
             let (session, message) = &mut self.flows[self.next_flow];
             next_rtp(message);
             origin.node.session_recv(self.now, *session, message, &mut origin.applications);
-            self.next_flow = (self.next_flow + 1) % self.flows.len();
+            self.next_flow = match self.case.shuffled {
+                true => self.rng.random_range(0..self.flows.len()),
+                false => (self.next_flow + 1) % self.flows.len(),
+            };
         }
     }
 

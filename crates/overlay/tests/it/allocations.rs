@@ -12,16 +12,7 @@ use trunkline_overlay::wire::{
 fn allocations_of(role: chain::Role, service: Service, sealed: bool, trunk: bool) -> u64 {
     // A TCP's share of a lossy link would be only few of these packets.
     let loss = if service == Service::Reliable { 0.001 } else { 0.05 };
-    let mut chain = Chain::new(Case {
-        role,
-        service,
-        flows: 1_000,
-        sources: 1,
-        busy: false,
-        loss,
-        sealed,
-        trunk,
-    });
+    let mut chain = Chain::new(Case { role, service, loss, sealed, trunk, ..Case::RELAY });
     let (delivered, (repeated, asked)) = (chain.delivered(), chain.repairs());
     let batches = 1_000;
     let allocations = (0..batches)
@@ -71,6 +62,20 @@ fn a_packet_costs_no_allocation() {
                 "{role:?}, {service:?}, sealed {sealed}, trunk {trunk}: {n} allocations in 64,000 packets"
             );
         }
+    }
+}
+
+#[test]
+fn a_queue_of_many_sources_costs_no_allocation() {
+    for service in [Service::RealTime, Service::BestEffort] {
+        let many = Case { sources: 1_000, shuffled: true, busy: true, service, ..Case::RELAY };
+        let mut chain = Chain::new(many);
+        let mut run = || {
+            chain.prepare(BATCH);
+            allocation_counter::measure(|| chain.run()).count_total
+        };
+        let allocations: u64 = (0..1_000).map(|_| run()).sum();
+        assert_eq!(allocations, 0, "{service:?}");
     }
 }
 
