@@ -78,11 +78,10 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// Cases that are also measured with a thousand sources.
-const WITH_SOURCES: [&str; 5] = [
+const WITH_SOURCES: [&str; 4] = [
     "relay_real_time",
     "relay_best_effort",
     "relay_real_time_busy",
-    "relay_real_time_shuffled",
     "relay_best_effort_busy",
 ];
 
