@@ -167,7 +167,7 @@ fn its_operators_orders_and_its_calls() {
     let log = node.process().stderr();
     assert!(
         log.contains("stopped with 1 call up")
-            && log.contains("some have not answered in time")
+            && log.contains("2 of these have not answered in time")
             && log.contains(" (up)"),
         "{log}"
     );
