@@ -78,12 +78,8 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// Cases that are also measured with a thousand sources.
-const WITH_SOURCES: [&str; 4] = [
-    "relay_real_time",
-    "relay_best_effort",
-    "relay_real_time_busy",
-    "relay_best_effort_busy",
-];
+const WITH_SOURCES: [&str; 4] =
+    ["relay_real_time", "relay_best_effort", "relay_real_time_busy", "relay_best_effort_busy"];
 
 /// Most that a packet may cost where there are a thousand sources, as a multiple of its cost where
 /// there is one.

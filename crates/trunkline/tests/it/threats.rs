@@ -7,10 +7,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Whether an integration test `file::name` exists in a crate.
+/// Whether a test `file::name` exists: an integration test of a crate, or one beside its code.
 fn is_test(file: &str, name: &str) -> bool {
-    ["sim", "trunkline"].into_iter().any(|of| {
-        let path = root().join(format!("crates/{of}/tests/it/{file}.rs"));
+    let folders =
+        ["sim/tests/it", "trunkline/tests/it", "gateway/src", "overlay/src/link/realtime/sender"];
+    folders.into_iter().any(|folder| {
+        let path = root().join(format!("crates/{folder}/{file}.rs"));
         fs::read_to_string(path).is_ok_and(|text| text.contains(&format!("fn {name}()")))
     })
 }
