@@ -239,7 +239,10 @@ impl fmt::Display for Place {
             Rank::Request => "only wait for an answer",
             Rank::Registration | Rank::Call => "phones have registered by",
         };
-        write!(f, "{limit}: the idlest of those that {those} is closed for a new one")
+        write!(
+            f,
+            "{limit}: of those that {those}, the one idle for longest is closed for a new one"
+        )
     }
 }
 

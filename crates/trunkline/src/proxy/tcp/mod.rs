@@ -266,7 +266,6 @@ mod tests {
     use super::*;
     use socket2::{Domain, Socket, Type};
     use std::io::ErrorKind;
-    use std::time::Instant;
 
     /// A listener whose queue takes `backlog` connections.
     fn listener(backlog: i32) -> Socket {
@@ -292,11 +291,10 @@ mod tests {
             while let Ok(tcp) = within(brief, TcpStream::connect(at(&full))).await {
                 waiting.push(tcp);
             }
-            let begun = Instant::now();
+            // A silent address would have timed out.
             let refused = connect(&[refusing], TCP_TIMEOUT).await;
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
             assert!(connect(&[refusing, at(&good)], TCP_TIMEOUT).await.is_ok());
-            assert!(begun.elapsed() < TCP_TIMEOUT / 2, "{:?}", begun.elapsed());
             let all = [at(&full), at(&good)];
             let at_once = within(2 * brief, TcpStream::connect(&all[..])).await;
             assert_eq!(at_once.unwrap_err().kind(), ErrorKind::TimedOut, "all in one");
