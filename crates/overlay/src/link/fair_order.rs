@@ -101,6 +101,16 @@ impl FairOrder {
         (self.sample, self.pace) = ((now, self.position), 0);
     }
 
+    /// Gives the memory of many records back. The next [`FairOrder::restart`] begins without any.
+    pub fn end(&mut self) {
+        if self.sources.len() > FEW {
+            self.sources = Records::new();
+        }
+        if self.flows.len() > FEW {
+            self.flows = Records::new();
+        }
+    }
+
     /// Finds the source `id` and the flow with these ends.
     pub fn find(&self, id: u32, ends: FlowKey) -> Origin {
         let keys = (self.assignment.turn(id), self.assignment.flow(ends));
@@ -322,6 +332,21 @@ mod tests {
             assert_eq!(place(&mut fair, id, 100).number, 100);
         }
         assert_eq!(place(&mut fair, 5, 100).number, 10_000);
+    }
+
+    #[test]
+    fn the_records_of_a_crowd_are_given_back() {
+        let mut fair = FairOrder::new(7);
+        for id in 0..5_000 {
+            place(&mut fair, id, 100);
+        }
+        assert_eq!(fair.sources.len(), 5_000);
+        fair.end();
+        assert_eq!(fair.sources.len(), 0);
+        // Few are kept, for a link that is crowded now and then.
+        place(&mut fair, 1, 100);
+        fair.end();
+        assert_eq!(fair.sources.len(), 1);
     }
 
     #[test]

@@ -175,6 +175,7 @@ impl Sender {
             if now >= self.fair.until {
                 (self.fair.is_used, self.fair.has_expired) = (false, false);
                 self.reorder();
+                self.fair.order.end();
             }
             return;
         }
