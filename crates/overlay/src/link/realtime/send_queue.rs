@@ -76,25 +76,31 @@ impl SendQueue {
     }
 
     /// Adds a job; the caller has checked that there is room.
+    #[inline]
     pub fn push(&mut self, key: u64, slot: Slot, retransmit: bool) {
         self.order += 2;
         let job = Job { key, order: self.order + u64::from(retransmit), slot };
-        if self.line.back().is_none_or(|last| last.key <= key) {
-            if self.line.is_empty() && self.first().is_none_or(|first| job < *first) {
-                self.front = Part::Line;
-            }
-            return self.line.push_back(job);
+        match self.line.back() {
+            Some(last) if last.key <= key => {}
+            None if self.overtaking == 0 => self.front = Part::Line,
+            _ => return self.push_to_parts(job),
         }
+        self.line.push_back(job);
+    }
+
+    fn push_to_parts(&mut self, job: Job) {
         let is_first = self.first().is_none_or(|first| job < *first);
         // In the fair order, a key is hardly ever less than one that has left.
-        let part = match self.is_fair && self.wheel.push(job) {
-            true => Part::Wheel,
-            false => {
-                self.heap.push(Reverse(job));
-                Part::Heap
-            }
+        let part = if self.line.is_empty() {
+            self.line.push_back(job);
+            Part::Line
+        } else if self.is_fair && self.wheel.push(job) {
+            Part::Wheel
+        } else {
+            self.heap.push(Reverse(job));
+            Part::Heap
         };
-        self.overtaking += 1;
+        self.overtaking += usize::from(part != Part::Line);
         if is_first {
             self.front = part;
         }
