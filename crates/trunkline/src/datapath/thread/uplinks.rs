@@ -106,6 +106,8 @@ struct Slot {
     /// Whether it gets no more room until its race has ended, and whether something entered it since.
     paused: bool,
     disturbed: bool,
+    /// Whether something entered it since its room was looked at.
+    is_used: bool,
     outflow: Outflow,
 }
 
@@ -193,9 +195,9 @@ impl Uplinks {
         arena.set_room(id, room);
         arena.set_offload(id, uplink.offloads());
         let outflow = Outflow::new(now);
+        let (full_since, disturbed, is_used) = (None, false, false);
         let slot =
-            Slot { uplink, departure, room, full_since: None, paused, disturbed: false, outflow };
-        let slot = Some(slot);
+            Some(Slot { uplink, departure, room, full_since, paused, disturbed, is_used, outflow });
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
@@ -461,7 +463,7 @@ impl Uplinks {
                     self.output.egress = egress;
                     let errors = slot.uplink.stats().errors;
                     slot.uplink.send(&mut self.output, arena, part);
-                    slot.disturbed = true;
+                    (slot.disturbed, slot.is_used) = (true, true);
                     if slot.uplink.stats().errors == errors {
                         slot.outflow.took(part);
                     }
@@ -503,8 +505,10 @@ impl Uplinks {
     }
 
     /// Renews the room of the uplinks that had none for an envelope, and once a second of those whose
-    /// socket may hold more than it did at first, since they may need that no more. Returns whether
-    /// one has room now; the others are watched until they are writable.
+    /// socket may hold more than it did at first, since they may need that no more. The room of one
+    /// that is half used is renewed early if nothing waits in its socket, so that no train of packets
+    /// is cut. Returns whether one that had none has room now; the others are watched until they are
+    /// writable.
     fn refill(&mut self, now: Time, arena: &mut TxArena, epoll: &Epoll) -> io::Result<bool> {
         let mut any = false;
         let lowers = now >= self.lower_at;
@@ -514,12 +518,17 @@ impl Uplinks {
         for (slot, i) in self.slots.iter_mut().zip(0u16..) {
             let id = UplinkId(i + 1);
             let Some(slot) = slot else { continue };
-            let is_due = arena.is_wanted(id) || lowers && slot.uplink.is_raised();
-            if slot.room == 0 || slot.paused || !is_due {
+            let (left, is_wanted) = (arena.room(id), arena.is_wanted(id));
+            let is_used = std::mem::take(&mut slot.is_used);
+            if slot.room == 0 || slot.paused {
                 continue;
             }
-            slot.renew(now, (id, slot.room - arena.room(id)), arena, epoll)?;
-            any |= slot.room > 0;
+            let is_early = || is_used && left < slot.room / 2 && slot.uplink.is_empty();
+            if !(is_wanted || lowers && slot.uplink.is_raised() || is_early()) {
+                continue;
+            }
+            slot.renew(now, (id, slot.room - left), arena, epoll)?;
+            any |= is_wanted && slot.room > 0;
             if slot.uplink.is_raised() {
                 self.lower_at = self.lower_at.min(now + UNUSED);
             }
