@@ -50,11 +50,11 @@ test check-all: export PROPTEST_RNG_SEED ?= 1
 test check-all: export FUZZ_SEED ?= 1
 
 .PHONY: test
-test: ## Format, lints, tests, docs, licences, wasm, the papers' claims; 20 minutes on two cores
+test: ## Format, rules, licences, all tests, wasm; 20 minutes on two cores
 	@$(STEP) --start
 	@$(STEP) "set-up" scripts/setup.sh
-	@$(MAKE) --no-print-directory fmt-check rules deny lint build-tests
-	@scripts/beside.sh daemons "calculations doc-tests doc" "claims wasm"
+	@$(MAKE) --no-print-directory fmt-check rules deny build-tests
+	@scripts/beside.sh daemons "calculations" "doc-tests wasm"
 	@scripts/void-tests.sh $(NEXTEST)
 	@$(STEP) --summary
 
@@ -62,7 +62,7 @@ test: ## Format, lints, tests, docs, licences, wasm, the papers' claims; 20 minu
 check-all: ## The slower checks: the oldest Rust, Miri, every claim able to fail, the simulator beside real daemons, fuzzing, instructions, long cases
 	@$(STEP) --start
 	@$(STEP) "set-up" scripts/setup.sh all
-	@$(MAKE) --no-print-directory msrv miri testbed all-claims fuzz instructions long-cases
+	@$(MAKE) --no-print-directory msrv miri testbed all-claims fuzz instructions long-tests long-cases
 	@$(STEP) --summary
 
 .PHONY: fmt
@@ -154,10 +154,14 @@ testbed: build-tests ## The simulator beside the daemons themselves; two minutes
 cases: build-lab ## Faults that users of other projects reported (root): make cases ARGS=net/01-hung-uplink
 	@$(STEP) "cases" tests/cases/run $(ARGS)
 
+.PHONY: long-tests
+long-tests: ## The lab's tests that take minutes
+	@$(STEP) "long tests" $(NEXTEST) --run-ignored only --filterset 'package(trunkline-lab)'
+
 # Those that hold something and take minutes; the others are tests of `make test`.
 .PHONY: long-cases
 long-cases: build-lab ## The cases that take minutes (root)
-	@$(STEP) "long cases" tests/cases/run net/21-why-in-steady-words
+	@$(STEP) "long cases" tests/cases/run net/21-why-in-steady-words net/23-many-next-hops net/24-paths-that-change
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZ_SECONDS each (60)

@@ -12,25 +12,15 @@ fn tiny<'a>(what: &'a str, out: &'a Path, speech: &'a Path) -> Vec<&'a str> {
     vec!["run", what, "--tiny", "--speech", speech, "--out", out.to_str().unwrap()]
 }
 
-#[test]
-fn shards_processors_and_interruptions_leave_no_trace() {
+/// Asserts that three shards of `what`, merged, are the files of one run, byte for byte.
+fn shards_leave_no_trace_of(what: &str) {
     let dir = tempfile::tempdir().unwrap();
     let speech = speech();
-    let [whole, two, parts, killed] =
-        ["whole", "two", "parts", "killed"].map(|n| dir.path().join(n));
-
-    good(&[&tiny("all", &whole, &speech)[..], &["--jobs", "1"]].concat());
-    let fig9 = |out| tiny("voip-overlay/fig9", out, &speech);
-    good(&[&fig9(&two)[..], &["--jobs", "2"]].concat());
-    part_of(&two, &whole);
-    let csv = fs::read_to_string(whole.join("voip-overlay/fig9/data.csv")).unwrap();
-    assert!(csv.starts_with("path,") && csv.lines().count() == 9, "{csv}");
-    let png = fs::read(whole.join("voip-overlay/fig9/figure.png")).unwrap();
-    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
-
+    let [whole, parts] = ["whole", "parts"].map(|n| dir.path().join(n));
+    good(&[&tiny(what, &whole, &speech)[..], &["--jobs", "1"]].concat());
     let shards = ["1/3", "2/3", "3/3"].map(|part| {
         let out = dir.path().join(part.replace('/', "-"));
-        good(&[&tiny("all", &out, &speech)[..], &["--shard", part]].concat());
+        good(&[&tiny(what, &out, &speech)[..], &["--shard", part]].concat());
         out.to_str().unwrap().to_owned()
     });
     let speech_arg = speech.to_str().unwrap();
@@ -38,6 +28,33 @@ fn shards_processors_and_interruptions_leave_no_trace() {
     merge.extend(shards.iter().map(String::as_str));
     good(&merge);
     same(&whole, &parts);
+}
+
+#[test]
+fn shards_leave_no_trace() {
+    shards_leave_no_trace_of("tfmc");
+}
+
+#[test]
+#[ignore = "takes minutes: every figure, twice"]
+fn shards_of_all_figures_leave_no_trace() {
+    shards_leave_no_trace_of("all");
+}
+
+#[test]
+fn processors_and_interruptions_leave_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let speech = speech();
+    let [one, two, killed] = ["one", "two", "killed"].map(|n| dir.path().join(n));
+
+    let fig9 = |out| tiny("voip-overlay/fig9", out, &speech);
+    good(&[&fig9(&one)[..], &["--jobs", "1"]].concat());
+    good(&[&fig9(&two)[..], &["--jobs", "2"]].concat());
+    same(&one, &two);
+    let csv = fs::read_to_string(one.join("voip-overlay/fig9/data.csv")).unwrap();
+    assert!(csv.starts_with("path,") && csv.lines().count() == 9, "{csv}");
+    let png = fs::read(one.join("voip-overlay/fig9/figure.png")).unwrap();
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
 
     let mut run = lab(&fig9(&killed)).spawn().unwrap();
     let points = killed.join("voip-overlay/quality/points");

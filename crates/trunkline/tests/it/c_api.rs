@@ -27,8 +27,10 @@ fn library() -> &'static Path {
             Some("debug") => "dev",
             profile => profile.expect("the name of a profile"),
         };
-        let built = Command::new(script).arg(&out).args([profile, "--offline"]).output();
-        let built = built.expect("bash runs");
+        let mut build = Command::new(script);
+        // A folder of its own: another cargo may hold that of the tests locked for minutes.
+        build.env("CARGO_TARGET_DIR", out.with_extension("target"));
+        let built = build.arg(&out).args([profile, "--offline"]).output().expect("bash runs");
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         out
     })

@@ -72,11 +72,3 @@ pub fn same(a: &Path, b: &Path) {
         assert!(*bytes == b[name], "{} differs", name.display());
     }
 }
-
-/// Asserts that every file of `part` is in `whole`, byte for byte.
-#[track_caller]
-pub fn part_of(part: &Path, whole: &Path) {
-    for (name, bytes) in tree(part) {
-        assert!(fs::read(whole.join(&name)).unwrap() == bytes, "{} differs", name.display());
-    }
-}
