@@ -50,7 +50,7 @@ test check-all: export PROPTEST_RNG_SEED ?= 1
 test check-all: export FUZZ_SEED ?= 1
 
 .PHONY: test
-test: ## Format, rules, licences, all tests, wasm; 20 minutes on two cores
+test: ## Format, rules, licences, all tests, wasm; about 20 minutes on two cores
 	@$(STEP) --start
 	@$(STEP) "set-up" scripts/setup.sh
 	@$(MAKE) --no-print-directory fmt-check rules deny build-tests

@@ -36,7 +36,7 @@ fn shards_leave_no_trace() {
 }
 
 #[test]
-#[ignore = "takes minutes: every figure, twice"]
+#[ignore = "takes minutes; `make long-tests` runs it"]
 fn shards_of_all_figures_leave_no_trace() {
     shards_leave_no_trace_of("all");
 }

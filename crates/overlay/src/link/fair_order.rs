@@ -101,7 +101,7 @@ impl FairOrder {
         (self.sample, self.pace) = ((now, self.position), 0);
     }
 
-    /// Gives the memory of many records back. The next [`FairOrder::restart`] begins without any.
+    /// Gives back the memory of many records. Places that were given before are no longer valid.
     pub fn end(&mut self) {
         if self.sources.len() > FEW {
             self.sources = Records::new();
